@@ -45,12 +45,13 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize(
-    "step", [3, pytest.param(1, marks=pytest.mark.exhaustive)], ids=["some", "all"]
+    "step", [5, pytest.param(1, marks=pytest.mark.exhaustive)], ids=["some", "all"]
 )
+@pytest.mark.turns(2)
 def test_tensors_aligned_to_their_elements_only(
     device: str, implementation: str, step: int, tally: Tally
 ) -> None:
-    """Every third problem, in turns that the implementations take; or all of them."""
+    """Every fifth problem, in turns that the implementations take; or all of them."""
     strategy = strategy_for(device)
     assert strategy is not None
     runner = ProblemRunner(device)
@@ -139,6 +140,7 @@ def test_inputs_of_other_operators_lie_anywhere(symbolic: Any) -> None:
 
 
 @pytest.mark.parametrize("symbolic", [False, (ROWS,)], ids=["known", "unknown"])
+@pytest.mark.turns(2)
 def test_kernels_say_where_inputs_must_begin(symbolic: Any, on_cuda: str) -> None:
     """TVM's kernels of small products read vectors; a GPU aborts one that begins between them."""
     on = device_of(on_cuda)

@@ -79,7 +79,7 @@ def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", SOME)
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_ours_and_peers_are_right(name: str) -> None:
     case = ROWS[name].make()
     wanted = reference(case)
@@ -264,7 +264,7 @@ def test_sizes_that_vary_are_known_to_nobody(name: str) -> None:
         "lift-splat, float32",
     ],
 )
-@pytest.mark.turns(3)
+@pytest.mark.turns(5)
 def test_sizes_that_vary_on_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made for one graph, and run for that and for a larger one."""
     monkeypatch.setattr(segments, "_MANY_TO_CARRY", 1)
@@ -357,7 +357,7 @@ def test_rows_are_compiled_side_by_side(tmp_path: Path) -> None:
     assert all(row["ours"] and row["peers"] for row in found)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_of_libraries_have_no_other_scatters(name: str, dynamic: bool) -> None:

@@ -163,8 +163,11 @@ def test_good_and_bad_calls_in_turn(device: str, symbolic: bool) -> None:
         np.testing.assert_array_equal(machine["main"](tensors[0], *none).numpy(), data)
 
 
+@pytest.mark.parametrize(
+    "every", [6, pytest.param(2, marks=pytest.mark.exhaustive)], ids=["some", "more"]
+)
 def test_every_implementation_signals_a_bad_index(
-    device: str, implementation: str, monkeypatch: pytest.MonkeyPatch
+    device: str, implementation: str, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever it stands and whatever the scatter, with good calls in between."""
     monkeypatch.setattr(device_check, "_ON_DROP_BYTES", 0)
@@ -188,10 +191,12 @@ def test_every_implementation_signals_a_bad_index(
     }
     names = applicable(calls, implementation, device, bounds="raise")
     assert names
-    # Every third call that it takes; the implementations take turns.
+    # Some of the calls that it takes; the implementations take turns.
     strategy = strategy_for(device)
     assert strategy is not None
-    names = names[list(strategy.implementations).index(implementation) % 3 :: 3] or names
+    names = (
+        names[list(strategy.implementations).index(implementation) % every :: every] or names[:1]
+    )
     machine = compile_all(
         {name: calls[name] for name in names},
         device,

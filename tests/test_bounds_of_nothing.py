@@ -82,7 +82,7 @@ def calls(cases: Any, device: str, symbolic: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
-@pytest.mark.each_device
+@pytest.mark.turns(2)
 def test_a_bad_index_raises(device: str, symbolic: bool) -> None:
     chosen = calls(BAD, device, symbolic)
     machine = compile_all(chosen, device, symbolic, bounds="raise")
@@ -94,7 +94,7 @@ def test_a_bad_index_raises(device: str, symbolic: bool) -> None:
 
 @pytest.mark.parametrize("donate", [(), ("p0",)], ids=["new", "in_place"])
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_what_nobody_asks_for_is_no_error(
     device: str, symbolic: bool, donate: tuple[str, ...]
 ) -> None:

@@ -256,7 +256,7 @@ def test_arrangements(device: str, arrangement: Compute) -> None:
 
 
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_symbolic_sizes(arrangement: Compute) -> None:
     check("llvm", arrangement, ["read"], symbolic=True)
 

@@ -550,7 +550,7 @@ def counted(shape, dtype):
         ("float32", (), fives),
     ],
 )
-@pytest.mark.each_device
+@pytest.mark.turns(2)
 def test_a_choice_of_rows(device, dtype: str, row: tuple[int, ...], make) -> None:
     """Rows of any type and width, some of which nobody writes."""
     if device == "llvm":
@@ -668,6 +668,7 @@ class Ranges(torch.nn.Module):
     ("model", "shape", "left"),
     [(Elements(), (8, 4), 2), (Cube(), (3, 4, 2), 3), (Ranges(), (8, 4), 1)],
 )
+@pytest.mark.turns(3)
 def test_assignment_to_elements(model, shape, left) -> None:
     """What PyTorch writes as a read of a row, a write into it and a write of the row, is one write.
 

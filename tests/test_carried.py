@@ -83,6 +83,11 @@ def expected(mask: bool, *arrays: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.turns(8)
+@pytest.mark.parametrize(
+    "counts",
+    [(0, CHUNKED), pytest.param((1, EDGES), marks=pytest.mark.exhaustive)],
+    ids=["none and many", "one and some"],
+)
 @pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
 @pytest.mark.parametrize("parts", [False, True], ids=["whole", "parts"])
 @pytest.mark.parametrize(
@@ -92,17 +97,24 @@ def expected(mask: bool, *arrays: np.ndarray) -> np.ndarray:
         (8, "float32", 1, False),
         (7, "float32", 1, False),
         (24, "float16", 1, True),
-        (140, "float32", 0, True),
+        pytest.param(140, "float32", 0, True, marks=pytest.mark.exhaustive),
         (4, "float64", 2, False),
     ],
 )
 def test_sums(
-    device: str, chosen: str, parts: bool, width: int, dtype: str, weights: int, mask: bool
+    device: str,
+    chosen: str,
+    parts: bool,
+    width: int,
+    dtype: str,
+    weights: int,
+    mask: bool,
+    counts: tuple[int, int],
 ) -> None:
     if device == "llvm" and chosen != "segmented":
         pytest.skip("CPUs have one such implementation")
     chosen = "sort_based" if device == "llvm" else chosen
-    for edges in (0, 1, EDGES, CHUNKED):
+    for edges in counts:
         module = weighted(width, dtype, edges, weights, mask)
         arrays = operands(width, dtype, edges, weights)
         options = {"implementation": chosen, "fuse": True, "bounds": "drop"}
@@ -126,7 +138,7 @@ def test_buckets_that_are_cut(device: str, chosen: str) -> None:
 
 @pytest.mark.parametrize("ahead", [True, False])
 @pytest.mark.parametrize("per_thread", [1, 2])
-@pytest.mark.each_device
+@pytest.mark.turns(2)
 def test_tiles(device: str, per_thread: int, ahead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lists carry is read with the indices, or once a tile is ordered."""
     if device == "llvm":
@@ -147,7 +159,7 @@ def test_tiles(device: str, per_thread: int, ahead: bool, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("weights", "held"), [(0, "true"), (1, "false")])
-@pytest.mark.each_device
+@pytest.mark.turns(2)
 def test_large_rooms(device: str, weights: int, held: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Buckets of about 5 000 edges, which a block with more threads lists.
 
@@ -169,7 +181,7 @@ def test_large_rooms(device: str, weights: int, held: str, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("weights", [0, 1])
 @pytest.mark.parametrize(("edges", "hot"), [(2, False), (700, False), (3000, False), (9000, True)])
-@pytest.mark.each_device
+@pytest.mark.turns(2)
 def test_orders_move_what_is_carried(
     device: str, edges: int, hot: bool, weights: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,7 +286,7 @@ def test_a_row_that_is_read_under_two_conditions_is_marked_by_neither(device: st
 
 @pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
 @pytest.mark.parametrize("before", [0, 4], ids=["aligned", "unaligned"])
-@pytest.mark.each_device
+@pytest.mark.turns(2)
 def test_no_part_is_added_twice(device: str, chosen: str, before: int) -> None:
     """In place, where threads that are left over would add to what has its sum already."""
     if device == "llvm":
@@ -334,6 +346,7 @@ def test_a_cpu_carries_within_its_workspace(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("bad", [2**32 + 3, -(2**32) + 3, 2**63 - 1])
+@pytest.mark.turns(3)
 def test_a_cpu_carries_whole_numbers_where_they_matter(bad: int) -> None:
     """A source that only its low half takes for a good one, and weights that need both halves."""
     module, arrays = weighted(4, "int64"), operands(4, "int64", EDGES, 1)

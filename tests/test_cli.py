@@ -263,6 +263,7 @@ def test_a_model_that_tvm_cannot_import(tmp_path, capfd):
 
 
 @pytest.mark.usefixtures("quick_processes")
+@pytest.mark.exhaustive
 def test_no_command_is_a_usage_error():
     command = [sys.executable, "-m", "tvm_scatter.cli"]
     finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)

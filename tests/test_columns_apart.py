@@ -101,7 +101,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(7)
 @pytest.mark.usefixtures("on_cuda")
 @pytest.mark.parametrize("owns", [False, True], ids=["weighted", "own"])
 @pytest.mark.parametrize(("dtype", "width"), KINDS)
@@ -113,6 +113,7 @@ def test_sums(dtype: str, width: int, owns: bool, chosen: str) -> None:
 
 @pytest.mark.usefixtures("on_cuda")
 @pytest.mark.parametrize("owns", [False, True], ids=["weighted", "own"])
+@pytest.mark.turns(2)
 def test_buckets_that_are_cut(owns: bool) -> None:
     """A bucket of four places, one of which has most of the updates, is cut into units."""
     knobs = {"bucket_bits": 2, "per_thread": 2}

@@ -42,7 +42,7 @@ def test_true_positions(device: str) -> None:
 SIZES = (15, 16, 17, 4095, 4096, 4097, 3 * 4096 + 5, 16384, 16385, 70000)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("density", [0.0, 0.02, 0.5, 1.0])
 def test_positions_in_masks_of_many_tiles(device: str, density: float) -> None:
     random = np.random.default_rng(1)

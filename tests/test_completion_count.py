@@ -65,7 +65,9 @@ def test_no_bad_index_is_missed(
     good = generator.integers(0, extent, items).astype("int32")
     data = np.zeros(posed.data_size.constant, "float32")
     updates = generator.standard_normal(items).astype("float32")
-    for place in (0, items // 2, items - items // 6 - 2, items - items // 7, items - 1):
+    places = [0, items // 2, items - items // 6 - 2, items - items // 7, items - 1]
+    # A simulated device takes a second to clear so many bins.
+    for place in places if extent < FULL else places[1:4:2]:
         bad = good.copy()
         bad[place] = extent
         found = runner.run("signals", data, [bad], updates)

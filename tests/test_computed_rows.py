@@ -105,6 +105,7 @@ def test_results(shape: Sequence[int], dtype: Any, unknown: bool) -> None:
 
 @pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown"])
 @pytest.mark.parametrize("name", [*NORMALISED, *NUMBERS])
+@pytest.mark.turns(2)
 def test_one_kernel(name: str, unknown: bool) -> None:
     axes = {0: Dim.AUTO}
     dynamic = [axes, axes, None] if unknown else None
@@ -113,6 +114,7 @@ def test_one_kernel(name: str, unknown: bool) -> None:
 
 
 @pytest.mark.parametrize("width", [768, 1025, 4096])
+@pytest.mark.turns(3)
 def test_rows_of_a_warp_and_of_a_block_are_one_kernel(width: int) -> None:
     for name in ("layer_norm", "root mean square"):
         assert len(kernels(NORMALISED[name], *tensors((64, width), torch.float16))) == 1
@@ -123,6 +125,7 @@ def several_axes(x: Any, y: Any) -> Any:
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 9), (2, 4, 64), (2, 3, 2, 7), (2, 33, 40)], ids=str)
+@pytest.mark.turns(2)
 def test_rows_of_several_axes(shape: Sequence[int]) -> None:
     given = tensors(shape)[:2]
     check(several_axes, *given, device="cuda")
@@ -131,6 +134,7 @@ def test_rows_of_several_axes(shape: Sequence[int]) -> None:
 
 @pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown"])
 @pytest.mark.parametrize("dtype", TYPES[:3], ids=str)
+@pytest.mark.turns(2)
 def test_rows_that_are_read(dtype: Any, unknown: bool) -> None:
     words, places, _ = tensors((11, 50), dtype)
     token = torch.randint(-11, 11, (3, 7), generator=torch.Generator().manual_seed(1))
@@ -148,6 +152,7 @@ def test_an_element_is_read_once() -> None:
 
 @needs_nvrtc
 @pytest.mark.parametrize("shape", [(64, 1000), (64, 5000), (64, 6, 50)], ids=str)
+@pytest.mark.turns(2)
 def test_what_is_kept_is_in_registers(shape: Sequence[int]) -> None:
     given = tensors(shape)[:2]
     assert ".local" not in ptx(cuda(from_exported_program(export(several_axes, given))))

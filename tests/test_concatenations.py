@@ -255,7 +255,7 @@ def check_trees(seeds: Any, device: str, symbolic: bool) -> None:
 @pytest.mark.turns(4)
 @pytest.mark.parametrize("symbolic", [False, True], ids=["known", "unknown"])
 def test_random_trees(device: str, symbolic: bool) -> None:
-    check_trees(range(24), device, symbolic)
+    check_trees(range(12), device, symbolic)
 
 
 @pytest.mark.exhaustive

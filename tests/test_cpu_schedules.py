@@ -185,6 +185,7 @@ def drawn(seed):
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seed", range(1))
+@pytest.mark.turns(2)
 def test_sizes(seed, target, caplog):
     with caplog.at_level(logging.WARNING, "tvm_scatter"):
         check(list(FORMS), drawn(seed), "float32", TARGETS[target])
@@ -210,6 +211,7 @@ def test_many_sizes(seed, target):
 
 @pytest.mark.parametrize("symbolic", ["m", "bmkn"])
 @pytest.mark.parametrize("seed", (100,))
+@pytest.mark.turns(2)
 def test_symbolic_sizes(seed, symbolic, caplog):
     with caplog.at_level(logging.WARNING, "tvm_scatter"):
         check(list(FORMS), drawn(seed), "float32", TARGETS["host"], symbolic)
@@ -233,6 +235,7 @@ def test_rows_that_no_tile_divides(symbolic, caplog):
 
 
 @pytest.mark.parametrize("empty", "mk")
+@pytest.mark.turns(2)
 def test_nothing(empty):
     # A maximum or a softmax of nothing is not defined.
     names = [name for name in FORMS if name not in ("greatest", "argmax", "rows taken")]
@@ -253,6 +256,7 @@ LARGE = [(512, 512), (1024, 1000), (512, 521), (515, 512), (128, 2500)]
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.turns(2)
 def test_one_row_of_a_large_matrix(target, caplog):
     names = ["product", "product with bias and relu", "one row", "batched row", "product reshaped"]
     with caplog.at_level(logging.WARNING, "tvm_scatter"):
@@ -279,7 +283,7 @@ def test_sums_of_the_columns_of_a_large_matrix():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int8", "int64"])
-@pytest.mark.turns(2)
+@pytest.mark.turns(5)
 def test_types(dtype):
     floats = dtype.startswith(("float", "bfloat"))
     names = [name for name, form in FORMS.items() if floats or not form.floats_only]

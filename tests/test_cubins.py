@@ -77,7 +77,7 @@ def each_on_one_architecture():
     For sm_90 all are compiled at once, below.
     """
     others = [arch for arch in ARCHITECTURES if arch != "sm_90"]
-    turns = {name: others[at % len(others)] for at, name in enumerate(IMPLEMENTATIONS[::4])}
+    turns = {name: others[at % len(others)] for at, name in enumerate(IMPLEMENTATIONS[::8])}
     return [
         pytest.param(name, arch, marks=() if turns.get(name) == arch else pytest.mark.exhaustive)
         for name in IMPLEMENTATIONS
@@ -86,7 +86,6 @@ def each_on_one_architecture():
 
 
 @pytest.mark.parametrize(("chosen", "arch"), each_on_one_architecture())
-@pytest.mark.turns(2)
 def test_compiles(chosen, arch):
     generated = generated_for(chosen, REPRESENTATIVE, arch)
     code = cubin(generated.source, arch)
@@ -134,7 +133,7 @@ def test_bounds_check_compiles(arch, names):
 
 
 @pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_no_module_without_kernels(chosen):
     """ "It compiled for CUDA" proves nothing: a host loop over device pointers compiles as well."""
     generated = generated_for(chosen, CASES, "sm_90")

@@ -241,6 +241,7 @@ def problems(implementation):
         if each.takes_plain
     ],
 )
+@pytest.mark.turns(2)
 def test_implementations_keep_their_promise(name):
     implementation = tvm_scatter.strategy_for("cuda").implementations[name]
     shape, index_shape, update_shape, reduction, axis = problems(name)

@@ -378,7 +378,7 @@ def mutate(part: Any, random_: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_random_damage(tmp_path: Path, good: Path, seed: int) -> None:
     random_ = random.Random(seed)
     for number in range(12):

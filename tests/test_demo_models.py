@@ -35,7 +35,7 @@ def compared(name: str, target: tvm.target.Target) -> Comparison:
     )
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("name", MODELS)
 def test_agrees(name, device):
     if device == "cuda" and name in IN_STEP and not real_gpu():
@@ -67,7 +67,7 @@ def test_agrees_in_full_size(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_compiles_for_cuda(name):
     """Every scatter gets an implementation, and its CUDA holds a kernel for it."""
     target = tvm.target.Target("nvidia/nvidia-h100")

@@ -174,7 +174,7 @@ def test_a_launch_in_a_loop_is_not_the_last_look(use: Callable[[Emit], None]) ->
 
 @pytest.mark.parametrize("count", [3, 70_000])
 @pytest.mark.parametrize("name", ["sequential", "row_resident", "grouped", "segmented"])
-@pytest.mark.each_device
+@pytest.mark.turns(2)
 def test_symbolic_sizes(device: str, name: str, count: int) -> None:
     """Whatever branch is taken, and whoever tells the host."""
     if device == "llvm":

@@ -202,21 +202,6 @@ FOLLOWING = {
 }
 
 
-@functools.cache
-def joined(layers: tuple[Layer, ...], chosen: str, device: str) -> relax.VirtualMachine:
-    """One module of all of them, since compiling is what takes the time."""
-    functions = {
-        f"layer{at}": layer.module()["main"].with_attr("global_symbol", f"layer{at}")
-        for at, layer in enumerate(layers)
-    }
-    return compiled(tvm.IRModule(functions), device, implementation=chosen)
-
-
-def check_one(layers: tuple[Layer, ...], at: int, chosen: str, device: str) -> None:
-    """One of some layers that share a module, by a forced implementation."""
-    check_run(joined(layers, chosen, device), layers[at], device, name=f"layer{at}")
-
-
 @pytest.mark.turns(8)
 @pytest.mark.parametrize("which", range(len(FOLLOWING)), ids=FOLLOWING)
 @pytest.mark.parametrize(
@@ -227,10 +212,10 @@ def check_one(layers: tuple[Layer, ...], at: int, chosen: str, device: str) -> N
     ],
 )
 def test_each_that_writes_rows_once(chosen: str, which: int, zeros: bool, cuda: str) -> None:
-    layers = tuple(Layer(follow, zeros=zeros) for follow in FOLLOWING.values())
-    [said] = notes(layers[which].module(), implementation=chosen)
+    layer = Layer(list(FOLLOWING.values())[which], zeros=zeros)
+    [said] = notes(layer.module(), implementation=chosen)
     assert "main.lv" in said and "computes what follows where it is written: " in said
-    check_one(layers, which, chosen, cuda)
+    check(layer, cuda, implementation=chosen)
 
 
 def scaled_and_rectified(dtype: str) -> Layer:
@@ -252,7 +237,7 @@ OF_EACH_TYPE = tuple(
 def test_data_types(at: int, cuda: str) -> None:
     for chosen in ("segmented", "row_resident"):
         assert notes(OF_EACH_TYPE[at].module(), implementation=chosen)
-        check_one(OF_EACH_TYPE, at, chosen, cuda)
+        check(OF_EACH_TYPE[at], cuda, implementation=chosen)
 
 
 def rectified_residual(emit: Any, own: Any, given: dict[str, Any]) -> Any:
@@ -267,9 +252,8 @@ REDUCTIONS = ("mul", "min", "mean")
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize(("chosen", "include_self"), [("grouped", True), ("segmented", False)])
 def test_reductions(chosen: str, reduction: str, include_self: bool, cuda: str) -> None:
-    layer = Layer(rectified_residual, zeros=False, include_self=include_self)
-    layers = tuple(replace(layer, reduction=each) for each in REDUCTIONS)
-    check_one(layers, REDUCTIONS.index(reduction), chosen, cuda)
+    layer = Layer(rectified_residual, zeros=False, include_self=include_self, reduction=reduction)
+    check(layer, cuda, implementation=chosen)
 
 
 def test_an_order_that_is_given(cuda: str) -> None:
@@ -293,7 +277,7 @@ def test_sizes_that_are_known_at_run_time(follow: Any, zeros: bool, cuda: str) -
     check(layer, cuda, [(ROWS, COUNT), (1, 3), (40, 0), (7, 1)])
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("follow", [everything, heads_side_by_side])
 @pytest.mark.parametrize("chosen", ["parallel_injective", "sequential", "sort_based"])
 def test_those_that_do_not_write_once_take_another_launch(

@@ -220,7 +220,7 @@ BRANCHES = ("index_add", "index_copy", "index_put", "index_reduce")
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", BRANCHES)
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_a_branch_of_pytorch_with_dynamic_sizes(name: str) -> None:
     """The branch is a function of its own, which does not know which sizes are equal."""
     torch = pytest.importorskip("torch")

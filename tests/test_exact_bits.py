@@ -117,7 +117,7 @@ def _add_to(runner: ProblemRunner, implementation: str, problems: Problems, part
 
 
 @EVERY_TYPE
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 def test_bits(device: str, implementation: str, every: bool, tally: Tally) -> None:
     """All that is compared is compiled as one module, since that is what takes the time."""
     turn, runner = _turn(device, implementation), ProblemRunner(device)

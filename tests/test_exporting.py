@@ -40,6 +40,7 @@ def run(example: str) -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=NAMES)
+@pytest.mark.turns(2)
 def test_examples_run(example: str) -> None:
     run(example)
 

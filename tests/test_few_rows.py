@@ -60,10 +60,14 @@ def test_by_eye(device: str) -> None:
 
 
 @pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown"])
-def test_sizes(unknown: bool) -> None:
+@pytest.mark.parametrize(
+    "share", [3, pytest.param(1, marks=pytest.mark.exhaustive)], ids=["some", "all"]
+)
+def test_sizes(unknown: bool, share: int) -> None:
+    """A third of the sizes are known and another third unknown; or all of them both."""
     given: list[Any] = []
     shapes: list[Any] = []
-    for batch, rows, terms, columns, dtype in SIZES:
+    for batch, rows, terms, columns, dtype in SIZES[int(unknown) % share :: share]:
         given += [
             numbers(*batch, rows, terms, dtype=dtype),
             numbers(*batch, terms, columns, dtype=dtype),

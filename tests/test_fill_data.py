@@ -118,7 +118,7 @@ def test_zeros_in_another_shape(device):
         (1.5, "min", np.minimum, "float16"),
     ],
 )
-@pytest.mark.each_device
+@pytest.mark.turns(2)
 def test_other_numbers(device, number, reduction, combine, dtype):
     mod, chosen = module(40, 100, 8, number, reduction, dtype=dtype), ONE[device]
     assert filled(mod, device, implementation=chosen)[0]
@@ -164,7 +164,9 @@ def with_twos(device, dtype):
 
 @pytest.mark.turns(12)
 @pytest.mark.parametrize("extent", [1, 7, 500])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", pytest.param("float16", marks=pytest.mark.exhaustive), "int8", "int64"]
+)
 def test_what_does_not_fill_itself_where_the_sizes_decide(device, extent, dtype):
     """Also tensors whose last access is not a whole one."""
     check_run(with_twos(device, dtype), device, extent, 3, 3, 2, dtype=dtype)
@@ -225,7 +227,7 @@ def test_a_bad_index_is_an_error_under_raise(device):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("reduction", ["max", "min"])
-@pytest.mark.each_device
+@pytest.mark.turns(2)
 def test_the_greatest_of_a_number_and_updates(device, dtype, reduction):
     """0.3 is no number of these types: what counts is the nearest one."""
     x = np.array([[0, 1], [1, 0], [-1, -2]]).astype(numpy_dtype(dtype))

@@ -253,7 +253,7 @@ _FEW_MASKS = ("values", "index", "masked_scatter")
 
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("name", MASKS)
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_masks_that_choose_another_number(name: str, bounds: str, device: str) -> None:
     if (device != "llvm" or bounds != "raise") and name not in _FEW_MASKS:
         pytest.skip("the host compares, whatever the device and the policy are")

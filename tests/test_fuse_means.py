@@ -90,7 +90,7 @@ def arrays(shape=(9, 4), edges=40, dtype="float32"):
     return updates, index, other
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("form", ["where", "maximum", "greater", "less"])
 @pytest.mark.parametrize("shape", [(9,), (9, 4), (9, 2, 4)])
 def test_a_mean_is_found_and_is_the_same(device, form, shape):

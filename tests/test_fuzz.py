@@ -16,9 +16,12 @@ from tvm_scatter import ScatterProblem
 FOUND = sorted((Path(__file__).parent / "fuzz_cases").glob("*.json"))
 
 
+@pytest.mark.parametrize(
+    "share", [2, pytest.param(1, marks=pytest.mark.exhaustive)], ids=["some", "all"]
+)
 @pytest.mark.each_device
-def test_a_short_run(device: str, tally: Tally) -> None:
-    cases = draw_cases(Random(5), device, 20 if device == "llvm" else 12)
+def test_a_short_run(device: str, share: int, tally: Tally) -> None:
+    cases = draw_cases(Random(5), device, (20 if device == "llvm" else 12) // share)
     assert check_all(device, cases) == []
     tally("random problems by an implementation", len(cases))
 

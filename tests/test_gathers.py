@@ -138,7 +138,7 @@ def test_explain_says_which_form_a_read_has() -> None:
             assert str(tvm_scatter.explain(mod, target)) == "no scatter"
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @needs_nvrtc
 @pytest.mark.parametrize("bounds", ["drop", "trust"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "float64"])
@@ -170,7 +170,7 @@ def test_the_code_of_elements() -> None:
 @pytest.mark.parametrize("arch", ["sm_75", "sm_100"])
 @pytest.mark.turns(2)
 def test_compiles(arch: str) -> None:
-    calls = {f"f{seed}": draw_read(seed)[:2] for seed in range(12)}
+    calls = {f"f{seed}": draw_read(seed)[:2] for seed in range(6)}
     assert cubin(cuda_of(calls), arch).startswith(b"\x7fELF")
 
 
@@ -234,7 +234,7 @@ def test_what_is_read_beside_is_wider(device: str) -> None:
 
 @needs_nvrtc
 def test_all_registers_are_written() -> None:
-    calls = {f"f{seed}": draw_read(seed)[:2] for seed in range(12)}
+    calls = {f"f{seed}": draw_read(seed)[:2] for seed in range(6)}
     assert unassigned(ptx(cuda_of(calls))) == {}
 
 
@@ -349,7 +349,7 @@ def test_rows_that_are_aligned_to_their_elements_only(shift: int) -> None:
 @pytest.mark.turns(2)
 @pytest.mark.parametrize("bad", [False, True])
 def test_random_reads(device: str, bad: bool, caplog: pytest.LogCaptureFixture) -> None:
-    check(range(1000, 1024), device, bad, bounds="drop")
+    check(range(1000, 1012), device, bad, bounds="drop")
     assert not caplog.records
 
 
@@ -361,7 +361,7 @@ def test_random_reads_of_symbolic_sizes(device: str) -> None:
 @pytest.mark.turns(2)
 @pytest.mark.parametrize("bounds", ["raise", "trust"])
 def test_random_reads_of_good_indices(device: str, bounds: str) -> None:
-    check(range(1200, 1212), device, False, bounds=bounds)
+    check(range(1200, 1206), device, False, bounds=bounds)
 
 
 @pytest.mark.exhaustive

@@ -43,7 +43,7 @@ def check(chosen: list[Point], device: str, implementation: str, most: int | Non
     return checked
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_grid(device: str, implementation: str, tally: Tally) -> None:
     strategy = strategy_for(device)
     assert strategy is not None

@@ -56,7 +56,7 @@ def reference(rows, matrices, ends):
     return result.astype(rows.dtype)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_grouped_product(dtype: str, device: str) -> None:
     """All cases in float32; the other types share them, since their code is the same."""

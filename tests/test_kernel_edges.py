@@ -213,19 +213,22 @@ EDGES = {
 }
 
 
+TURNS = 3
+
+
 @functools.cache
-def all_edges(device: str) -> ProblemRunner:
-    """One module, since compiling is what takes the time."""
+def some_edges(device: str, turn: int) -> ProblemRunner:
+    """One module for a turn, since compiling is what takes the time."""
     runner = ProblemRunner(device)
-    for name, edge in EDGES.items():
+    for name, edge in list(EDGES.items())[turn::TURNS]:
         runner.add(name, edge.problem, edge.implementation, edge.knobs)
     return runner
 
 
 @pytest.mark.parametrize("name", EDGES)
-@pytest.mark.turns(3)
+@pytest.mark.turns(TURNS)
 def test_edges(on_cuda: str, name: str) -> None:
-    edge, runner = EDGES[name], all_edges(on_cuda)
+    edge, runner = EDGES[name], some_edges(on_cuda, list(EDGES).index(name) % TURNS)
     problem = edge.problem
     data, (drawn,), updates = draw_operands(problem, seed=1)
     for order in ("forward", "mixed", "eager"):
@@ -288,6 +291,7 @@ def test_units_of_many_buckets_are_taken_once_each(on_cuda: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.turns(2)
 def test_units_of_16_bits_are_rounded_once(on_cuda: str, dtype: str, in_place: bool) -> None:
     """Ten units have the updates of 200 places; another bucket has few, and one has none."""
     count = 10 * TILED_UNIT

@@ -39,7 +39,7 @@ UPDATES = 3000
         ("partitioned", "float32", 2040 << 8, "sm_75", {"bucket_bits": 8}),
     ],
 )
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 def test_more_is_asked_for(
     name: str, dtype: str, places: int, arch: str, knobs: dict[str, int]
 ) -> None:

@@ -53,7 +53,7 @@ def inputs(dtype):
 ALIKE = ("relu", "leaky_relu", "silu", "tanh", "power", "copysign")
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
@@ -145,7 +145,7 @@ MOVES = {
 }
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("times", [4, pytest.param(12, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("step", MOVES.values(), ids=MOVES)
 def test_what_moves_elements_compiles(step, times, device):
@@ -216,7 +216,7 @@ def test_steps_of_one_side_are_computed_on_that_side(device):
     check(model, x, source, destination, keep, device=device)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "dtype",
     [

@@ -49,7 +49,7 @@ def result(form, counts, dtype):
         yield machine["main"](*arrays).numpy(), wanted
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("form", ["segmented", "ordered"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("threads", [1, 1 << 17], ids=["much", "little"])
@@ -61,6 +61,7 @@ def test_segments_of_all_lengths(monkeypatch, form, dtype, threads):
 
 
 @pytest.mark.parametrize("form", ["segmented", "ordered"])
+@pytest.mark.turns(2)
 def test_long_segments_among_many_rows(form):
     counts = np.random.default_rng(2).choice(
         [0, 1, 3, 200, 300], 700, p=[0.5, 0.3, 0.1, 0.05, 0.05]
@@ -70,13 +71,14 @@ def test_long_segments_among_many_rows(form):
 
 
 @pytest.mark.parametrize("form", ["segmented", "ordered"])
+@pytest.mark.turns(2)
 def test_sums_that_are_added_up_three_times(form):
     """The first row has more than two times 32 times 32 pieces."""
     for found, wanted in result(form, (140_000, 3, 4200), "float32"):
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("form", ["segmented", "ordered"])
 @pytest.mark.parametrize("many", [0, 1 << 21], ids=["large pieces", "small pieces"])
 def test_pieces_that_are_added_up_together(monkeypatch, form, many):
@@ -85,7 +87,7 @@ def test_pieces_that_are_added_up_together(monkeypatch, form, many):
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("form", ["segmented", "ordered"])
 @pytest.mark.parametrize("rows", [1, 3, 5, 703])
 def test_groups_that_have_several_rows(monkeypatch, form, rows):

@@ -60,18 +60,20 @@ def test_literal_cases(device: str) -> None:
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64], ids=str
 )
+@pytest.mark.turns(4)
 def test_readers(device: str, dtype: Any, unknown: bool) -> None:
     dynamic = [{0: Dim.AUTO}, {0: Dim.AUTO}] if unknown else None
     check(readers, logits(5).to(dtype), labels(5), dynamic=dynamic, device=device)
 
 
 @pytest.mark.parametrize("width", [1025, 4096, 4097, 9000])
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_widths(width: int) -> None:
     check(readers, logits(3, width), labels(3, width), device="cuda")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.turns(2)
 def test_special_values(dtype: Any) -> None:
     """In any place: each thread of a block has an infinity, or one of them, or none."""
     rows = [[], [(0, -math.inf)], [(WIDTH - 1, math.inf)], [(700, math.nan)], [(0, -1e9)]]

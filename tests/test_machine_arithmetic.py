@@ -118,7 +118,7 @@ def run_fused(build: Any, arrays: list[Any], device: str) -> Any:
     return run_compiled(compiled, calls, device)["main"]
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_message_is_not_simplified(device: str, name: str, dtype: str) -> None:
@@ -136,7 +136,7 @@ def test_a_message_is_not_simplified(device: str, name: str, dtype: str) -> None
     np.testing.assert_array_equal(found.astype("float32"), expected.astype("float32"))
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(9)
 @pytest.mark.optimised
 @pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
 @pytest.mark.parametrize("name", OF_INTEGERS)
@@ -189,7 +189,7 @@ PLACES: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.optimised
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("name", PLACES)

@@ -33,7 +33,7 @@ def elements_by_hand(x: Any, source: Any, index: Any) -> Any:
     return expected
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("bins", [None, *BINS])
 @pytest.mark.parametrize("width", [2, 3, 5])
 def test_vectors_go_on_in_the_next_row(device: str, bins: str | None, width: int) -> None:
@@ -66,7 +66,7 @@ def test_numbers_that_are_none(device: str, dtype: str, operator: str) -> None:
     np.testing.assert_array_equal(together.astype("float32"), apart.astype("float32"))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
     "comparison", ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"]
@@ -111,7 +111,7 @@ def test_a_limit_of_16_bit_floats(device: str, dtype: str, operator: str) -> Non
     np.testing.assert_array_equal(found.astype("float32"), limit(x.astype("float32"), 0.5))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("slope", [0.2, 1.0, 1.5, -0.5])
 def test_a_leaky_relu_of_all_16_bit_floats(device: str, dtype: str, slope: float) -> None:
@@ -135,7 +135,7 @@ def test_a_leaky_relu_of_all_16_bit_floats(device: str, dtype: str, slope: float
 
 
 @pytest.mark.parametrize("wraps", [False, True])
-@pytest.mark.each_device
+@pytest.mark.turns(2)
 def test_an_index_without_a_sign_reads_the_only_row(device: str, wraps: bool) -> None:
     x, index = np.array([[3.0, 4.0, 5.0, 6.0]], "float32"), np.zeros(5, "uint8")
 

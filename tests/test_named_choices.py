@@ -27,7 +27,7 @@ CHOICES = {
 READS = {"index": lambda x, index: x[index], "roll": lambda x, index: torch.roll(x, 1, 0)}
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 @pytest.mark.parametrize("choose", CHOICES.values(), ids=CHOICES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

@@ -79,7 +79,7 @@ def test_the_sum_that_a_mean_divides_wraps_around(device):
     np.testing.assert_array_equal(run_all({"main": (build, arrays)}, device)["main"], [29])
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("options", [{}, {"gather": False, "row_sums": False, "fuse": False}])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

@@ -17,7 +17,7 @@ from tvm_scatter.problem.symbolic_size import SymbolicSize
 #: Batches, destinations, columns and updates, of which some are none.
 SHAPES = [shape for shape in product((0, 1, 3), (0, 1), (0, 1, 16), (0, 2)) if 0 in shape]
 #: Implementations take turns: each has every third shape, and in ``exhaustive`` runs all.
-TURNS = 3
+TURNS = 5
 
 
 def problem_of(sizes: list[int] | list[str], reduction: str) -> ScatterProblem:

@@ -70,6 +70,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.turns(2)
 def test_every_implementation_has_room_for_wide_offsets(
     device: str, implementation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,7 +169,6 @@ def test_no_rows(device: str) -> None:
     check(program, matrix(0, 4), dynamic=[{0: Dim.AUTO}], device=device)
 
 
-@pytest.mark.each_device
 def test_corners_of_cells(device: str) -> None:
     """What splats into a grid and reads from it again."""
     side = 5
@@ -218,6 +217,7 @@ def kernels(program: Callable[..., Any], *inputs: Any, dynamic: Any = None, **op
     [both, one_from_the_other, joined, chosen, truths, types, halves],
     ids=lambda program: program.__name__,
 )
+@pytest.mark.turns(2)
 def test_one_kernel(program: Callable[..., Any], dynamic: Any) -> None:
     x = matrix(64, 32)
     assert len(kernels(program, x, dynamic=dynamic)) == 1

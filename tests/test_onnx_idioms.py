@@ -103,7 +103,9 @@ def compare(model: Any, inputs: dict[str, Array], names: Sequence[str] = ("",)) 
         np.testing.assert_allclose(actual, right, rtol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("opset", (13, pytest.param(17, marks=pytest.mark.exhaustive), 18))
+@pytest.mark.parametrize(
+    "opset", (*(pytest.param(old, marks=pytest.mark.exhaustive) for old in (13, 17)), 18)
+)
 def test_what_torch_writes(opset: int) -> None:
     texts = [*ASSIGNMENTS, *CALLS]
     texts += [text for since, more in SINCE.items() if opset >= since for text in more]

@@ -148,8 +148,8 @@ def test_unique_entries_of_a_matrix_and_the_type_of_one_hot() -> None:
     compare(model, {"x": np.array([[2, 0, 2], [3, 0, -1]])}, ("y", "i", "back", "n", "h"))
 
 
-@pytest.mark.turns(2)
 @pytest.mark.parametrize("known", [True, False], ids=["known", "at run time"])
+@pytest.mark.on_cpu
 def test_the_middle(known: bool, device: str) -> None:
     """onnxruntime computes it by ONNX's function of slices and pads."""
     x = np.arange(30, dtype="float32").reshape(5, 2, 3)

@@ -59,6 +59,7 @@ def test_ends_of_int64(device: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int16"])
+@pytest.mark.turns(2)
 def test_ends_of_narrow_types(dtype: str) -> None:
     machine = machine_of(f"{dtype} start, {dtype} limit, {dtype} step", dtype=dtype)
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
@@ -68,7 +69,7 @@ def test_ends_of_narrow_types(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("start, step", [(LEAST, 2**62), (LEAST, 1), (MOST, -2), (MOST, LEAST)])
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_a_limit_that_is_an_input(start: int, step: int) -> None:
     machine = machine_of("int64 limit", constant("start", start) + constant("step", step))
     for limit in (start, start + 2 * np.sign(step), LEAST, MOST, 0):

@@ -37,6 +37,7 @@ def fails(machine: Any, given: Sequence[Any], said: str) -> None:
         machine["main"](*map(tvm.runtime.tensor, given))
 
 
+@pytest.mark.on_cpu
 def test_zeros_to_scatter_into(device: str) -> None:
     text = """(int64[2] s, int64[2, 2] at, float[2] u, float[2, 1] v, int64[2, 1] i) =>
         (float[a, b] y, float[a, b] z) {

@@ -112,7 +112,7 @@ def test_types_and_shapes(device, dtype):
     check(ordered(index, 90, device, bounds="drop"), expected(index, 90))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
 def test_the_ends_of_a_type_have_no_place(device, dtype, symbolic):

@@ -52,7 +52,7 @@ def on_a_gpu(device):
         pytest.skip("it has one form there")
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("count", "extent"), [(0, 0), (0, 5), (1, 1), (1, 0), (2, 3), (700, 5000), (5000, 700)]
@@ -61,14 +61,14 @@ def test_small_ones(device, form, count, extent):
     check_order(drawn(count, extent), extent, form)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("extent", [1, 130, 131, 132, 133, 263, 264, 132 * EACH - 1, 132 * EACH])
 def test_destinations_of_blocks(device, extent):
     """The last block has one place more, for updates that are dropped."""
     check_order(drawn(1500, extent), extent)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("count", [1023, 1025, 16 * 1024 - 1, LOOKED_AT, LOOKED_AT + 1])
 def test_updates_that_all_blocks_look_through(device, count):
     check_order(drawn(count, 300), 300)
@@ -118,6 +118,7 @@ def test_all_buckets_are_cut(device, monkeypatch, bits, count, extent):
 @pytest.mark.parametrize(
     ("count", "extent", "bits"), [(1100, 1500, 10), (14_000, 1500, 10), (14_000, 3000, 11)]
 )
+@pytest.mark.turns(4)
 def test_more_places_than_threads(device, monkeypatch, count, extent, bits, skew):
     """Of whole buckets, and of some that are cut, where there would be too many otherwise."""
     monkeypatch.setattr(order_by_buckets, "_ENOUGH_BUCKETS", 1)

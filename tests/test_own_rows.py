@@ -65,7 +65,7 @@ def test_own_rows_are_read_once(device: str, chosen: str) -> None:
         np.testing.assert_array_equal(called(machine, device, arrays), expected(*arrays))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("chosen", ["bucketed", "grouped"])
 @pytest.mark.parametrize("edges", [CHUNKED, IN_UNITS])
 @pytest.mark.parametrize(("width", "dtype"), [(8, "float32"), (7, "float32"), (12, "float16")])
@@ -116,7 +116,7 @@ def attention(nodes: int, rows: int, wraps: bool) -> tvm.IRModule:
     return builder.get()
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("rows", [NODES, NODES + 3, NODES - 2])
 @pytest.mark.parametrize("wraps", [False, True])
 def test_logits_of_the_destination(device: str, rows: int, wraps: bool) -> None:

@@ -73,7 +73,7 @@ def expected(
     return result.astype(BFLOAT16)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("weighted", [False, True], ids=["sum", "weighted"])
 @pytest.mark.parametrize("width", [32, 64, 288, 48, 33, 31])
 @pytest.mark.parametrize("carry", [False, True], ids=["read", "carried"])

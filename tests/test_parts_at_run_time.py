@@ -50,7 +50,9 @@ def weighted_sums(nodes: Any) -> tvm.IRModule:
 
 
 @pytest.mark.usefixtures("on_cuda")
-@pytest.mark.parametrize(("known", "lanes"), [(True, {8}), (False, {8, 16})])
+@pytest.mark.parametrize(
+    ("known", "lanes"), [pytest.param(True, {8}, marks=pytest.mark.exhaustive), (False, {8, 16})]
+)
 def test_messages(forms: list[int], known: bool, lanes: set[int]) -> None:
     """Many reads of each row, few, and none; of a known table there is one form in parts."""
     wanted = {"implementation": "bucketed", "bounds": "drop", "fuse": True}

@@ -71,6 +71,7 @@ def test_which_reductions_are_taken(build: Any, shapes: Any, taken: bool) -> Non
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int32"])
+@pytest.mark.turns(2)
 def test_reductions_are_right(dtype: str) -> None:
     many = np.concatenate([ROWS] * 100).astype(dtype)
     calls = {

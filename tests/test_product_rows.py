@@ -165,6 +165,7 @@ def test_results(kind, name, is_known):
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["sizes known", "sizes open"])
+@pytest.mark.turns(2)
 def test_bits_are_those_of_rows_in_memory(kind, is_known):
     messages = Messages(difference, 64, width=32, edges=70, is_known=is_known)
     arrays = messages.arrays(1)

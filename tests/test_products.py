@@ -131,7 +131,9 @@ def test_transposed_factors_are_read_where_they_lie():
     np.testing.assert_allclose(second.numpy(), array.swapaxes(1, 2) @ array, 1e-4, 1e-4)
 
 
-@pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown"])
+@pytest.mark.parametrize(
+    "unknown", [pytest.param(False, marks=pytest.mark.exhaustive), True], ids=["known", "unknown"]
+)
 def test_what_follows_a_product_of_any_rank_is_computed_in_it(unknown):
     torch = pytest.importorskip("torch")
     from torch.export import Dim

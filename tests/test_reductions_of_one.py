@@ -121,7 +121,7 @@ def check(case: str, sizes: Any, device: str) -> None:
         assert_same(result, wanted, f"result {number} of {', '.join(functions)}")
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("case", CASES)
 def test_reductions_of_one(case: str, device: str) -> None:
     check(case, None, device)

@@ -21,6 +21,7 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.on_cpu
 def test_repeated_programs(device, seed, tally):
     model, tensors = Program(seed), inputs(seed)
     module = from_exported_program(export(model, tensors))

@@ -185,6 +185,7 @@ def test_no_copy_of_the_cache_is_made(kind, name):
 
 
 @pytest.mark.parametrize("heads", [2, 4])
+@pytest.mark.turns(2)
 def test_a_layer_with_a_static_cache_copies_nothing_of_it(heads):
     """It writes one position, and reads the others where they lie; 2 heads of keys and values."""
     torch = pytest.importorskip("torch")

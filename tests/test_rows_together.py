@@ -61,7 +61,7 @@ def reductions(x: Any, index: Any, axis: int) -> Iterator[Any]:
     [((5, 2, 4), 1), ((5, 8, 12), 1), ((4, 9, 8), 1), ((5, 3, 2, 16), 1), ((5, 4, 3, 6), 2)],
     ids=str,
 )
-@pytest.mark.turns(2)
+@pytest.mark.turns(5)
 def test_reductions(shape: Sequence[int], axis: int, unknown: bool) -> None:
     generator = torch.Generator().manual_seed(sum(shape))
     x = torch.randint(-2, 3, shape, generator=generator)
@@ -77,6 +77,7 @@ def test_reductions(shape: Sequence[int], axis: int, unknown: bool) -> None:
 
 @pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.turns(2)
 def test_rows_with_shares(dtype: Any, unknown: bool) -> None:
     generator = torch.Generator().manual_seed(0)
     x, shares = (
@@ -160,6 +161,7 @@ def kernels(function: Any, *inputs: Any, dynamic: Any = None) -> str:
         (3, 4, torch.float64, "double2"),
     ],
 )
+@pytest.mark.turns(2)
 def test_neighbours_are_read_together(
     rows: int, width: int, dtype: Any, vector: str, unknown: bool
 ) -> None:

@@ -64,7 +64,7 @@ def reductions(x: Any, axes: Sequence[int]) -> Iterator[Any]:
     ids=str,
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64], ids=str)
-@pytest.mark.turns(3)
+@pytest.mark.turns(7)
 def test_reductions(shape: Sequence[int], axes: Sequence[int], dtype: Any, unknown: bool) -> None:
     x = torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(sum(shape))).to(dtype)
     kept = next(at for at in range(len(shape)) if at not in axes)
@@ -83,7 +83,7 @@ def computed_rows(x: Any) -> Sequence[Any]:
 @pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize("shape", [(3, 2), (9, 49), (2, 5, 3, 8), (2, 1, 130), (2, 1100)], ids=str)
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 def test_computed_rows(shape: Sequence[int], dtype: Any, unknown: bool) -> None:
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(dtype)
     check(computed_rows, x, dynamic=[{0: Dim.AUTO}] if unknown else None, device="cuda")
@@ -107,6 +107,7 @@ def one_of_many(x: Any) -> Sequence[Any]:
 
 
 @pytest.mark.parametrize("shape", [(2, 17), (3, 100), (2, 1030)], ids=str)
+@pytest.mark.turns(3)
 def test_narrow_results(shape: Sequence[int]) -> None:
     """TVM's exchange of these needs threads that run together, which nobody promises."""
     x = torch.zeros(shape)
@@ -156,6 +157,7 @@ def bags(x: Any, index: Any, weights: Any) -> Sequence[Any]:
 
 
 @pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown"])
+@pytest.mark.turns(2)
 def test_rows_are_read_where_few_are_reduced(unknown: bool) -> None:
     dynamic = [None, {0: Dim.AUTO}, {0: Dim.AUTO}] if unknown else None
     index = torch.tensor([[0, 4, -1], [2, 2, -5], [1, 0, 3], [3, 3, 3]])

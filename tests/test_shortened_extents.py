@@ -49,7 +49,7 @@ def module(extent, dtype, read, scatters):
     return builder.get()
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("scatters", [False, True], ids=["read", "scatter"])
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])

@@ -27,6 +27,7 @@ def compiled(function: Callable[..., Any], rows: Any, device: str = "llvm") -> A
 
 
 @pytest.mark.parametrize("shifts", [(1, 0), (2, None), ((1, -1), (0, 1))])
+@pytest.mark.turns(3)
 def test_roll_of_any_size(shifts: Any) -> None:
     machine = compiled(lambda x: x.roll(*shifts), ANY)
     for rows in (5, 1, 0):

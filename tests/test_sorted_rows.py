@@ -90,7 +90,7 @@ def test_many_destinations(extent: int) -> None:
 FILLED = ((1, 2), (2, 3), (3, 40), (50, 5000), (700, 5000), (2, 5000))
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(5)
 @pytest.mark.parametrize(
     ("reduction", "fill", "dtype"),
     [

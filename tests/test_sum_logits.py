@@ -84,7 +84,7 @@ def test_what_stays_apart():
 @pytest.mark.parametrize("bounds", ["drop", "raise", "trust"])
 @pytest.mark.turns(3)
 def test_random_programs(bounds):
-    seeds = {"drop": (0, 1), "raise": (8,), "trust": (12,)}[bounds]
+    seeds = {"drop": (0,), "raise": (8,), "trust": (12,)}[bounds]
     check([Rows.draw(Random(seed), DTYPES) for seed in seeds], "cuda", bounds=bounds)
 
 

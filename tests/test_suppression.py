@@ -89,8 +89,8 @@ def suppression(names: list[str], sizes: str = "2, 300") -> Any:
     )
 
 
-@pytest.mark.turns(2)
 @pytest.mark.parametrize("sizes", ["2, 300", "images, count"])
+@pytest.mark.on_cpu
 def test_onnx(sizes: str, device: str) -> None:
     names = list(THRESHOLDS)
     if sizes != "2, 300":

@@ -104,6 +104,7 @@ def test_beside_on_a_gpu() -> None:
     check(some, POINTS, FLOATS, INTEGERS, device="cuda")
 
 
+@pytest.mark.on_cpu
 def test_running_extremes_of_a_dynamic_number(device: str) -> None:
     number = torch.export.Dim("number", max=1000)
     rows = torch.arange(12.0).reshape(6, 2).sin()

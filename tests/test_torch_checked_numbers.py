@@ -158,7 +158,7 @@ def machine_of(device: str, bounds: str) -> Any:
     return machine
 
 
-@pytest.mark.turns(2)
+@pytest.mark.on_cpu
 def test_numbers_that_are_refused(device: str) -> None:
     machine = machine_of(device, "raise")
     for name, inputs, said in wrong():

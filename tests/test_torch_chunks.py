@@ -46,6 +46,7 @@ def check(function: Any, lengths: tuple[int, ...], device: str) -> Any:
     return machine
 
 
+@pytest.mark.on_cpu
 def test_chunks(device: str) -> None:
     check(of_chunks, (9, 14, 5), device)
 

@@ -124,7 +124,7 @@ def test_masks_of_a_dynamic_length(device: str) -> None:
         assert_same(found, torch.cat([x[mask], x]))
 
 
-@pytest.mark.each_device
+@pytest.mark.on_cpu
 def test_a_graph_without_its_own_loops(device: str) -> None:
     nn = pytest.importorskip("torch_geometric.nn")
     edges = torch.tensor([[0, 1, 2, 2, 3], [0, 3, 2, 1, 3]])

@@ -54,7 +54,7 @@ def test_counts_of_a_dynamic_number() -> None:
 
 
 @pytest.mark.parametrize("number", [2**62, 2**63 - 1])
-@pytest.mark.each_device
+@pytest.mark.turns(2)
 def test_more_counts_than_memory(number: int, device: str) -> None:
     """As many bytes as TVM would take for a few, or a negative number."""
     machine = compile_for(from_exported_program(export(counts(4), [NUMBERS])), device)

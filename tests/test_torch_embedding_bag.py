@@ -234,6 +234,7 @@ def test_means_of_offsets_that_fall() -> None:
     assert_same(means, torch.stack(wanted))
 
 
+@pytest.mark.on_cpu
 def test_empty_bags_beside_full_ones(device: str) -> None:
     cases: list[Case] = []
     for counts in ([0], [1], [0, 2], [5, 0, 0, 2], [0, 0, 7], [1] * 7):

@@ -30,6 +30,7 @@ def scanned(x: Any) -> Sequence[Any]:
 
 
 @pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0)], ids=str)
+@pytest.mark.turns(3)
 def test_scans_of_nothing(shape: tuple[int, ...]) -> None:
     check(scanned, torch.zeros(shape))
 
@@ -85,6 +86,7 @@ def reduced(x: Any) -> Sequence[Any]:
 
 
 @pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0,), (2, 0, 3)], ids=str)
+@pytest.mark.turns(2)
 def test_means_of_nothing(shape: tuple[int, ...]) -> None:
     check(reduced, torch.zeros(shape))
 
@@ -107,6 +109,7 @@ def test_means_of_a_dynamic_number() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0), (2, 0, 3)], ids=str)
+@pytest.mark.turns(4)
 def test_triangles_of_nothing(shape: tuple[int, ...]) -> None:
     def triangles(x: Any, i: Any) -> Any:
         return (*(x.tril(k) for k in (-1, 0, 1)), *(x.triu(k) for k in (-2, 0, 2)), i.tril())

@@ -25,7 +25,10 @@ def counted(bins: Any = 5, **how: Any) -> Any:
     return lambda x, weight=None: tuple(torch.histogram(x, bins, weight=weight, **how))
 
 
-def test_bins_of_equal_width() -> None:
+@pytest.mark.parametrize(
+    "share", [2, pytest.param(1, marks=pytest.mark.exhaustive)], ids=["some", "all"]
+)
+def test_bins_of_equal_width(share: int) -> None:
     x, unknown = torch.randn(4, 6), torch.tensor([float("nan"), 0.5, float("inf"), 0, 1])
     check_all(
         [
@@ -41,7 +44,7 @@ def test_bins_of_equal_width() -> None:
             ("one", counted(), (x[0, :1],)),
             ("none", counted(density=True), (x[:0],)),
             ("a number", counted(2), (x[0, 0],)),
-        ]
+        ][::share]
     )
 
 

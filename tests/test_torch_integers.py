@@ -59,7 +59,7 @@ SOME = [
 
 
 @pytest.mark.parametrize("dtype", SOME, ids=str)
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_floats_of_integers(dtype: Any) -> None:
     check(floats, values(dtype))
 

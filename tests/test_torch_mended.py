@@ -103,6 +103,7 @@ def wrapped(x: Any, y: Any, b: Any) -> Sequence[Any]:
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
+@pytest.mark.turns(2)
 def test_numbers_that_wrap(dtype: torch.dtype) -> None:
     x = torch.tensor([200, 100, 7, 255, 3], dtype=torch.uint8).to(dtype)
     y = torch.tensor([100, 3, 2, 255, 5], dtype=torch.uint8).to(dtype)
@@ -114,7 +115,7 @@ EXHAUSTIVE = pytest.mark.exhaustive
 
 @pytest.mark.parametrize("function", [mixed, divided, totals, joined])
 @pytest.mark.parametrize("sizes", [pytest.param("static", marks=EXHAUSTIVE), "dynamic"])
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_values_of_any_type(function: Any, sizes: str) -> None:
     inputs = (INTEGERS, DIVISORS, FLOATS, BOOLEANS, SMALL, HALVES)
     every = [{0: torch.export.Dim("n", min=3)}] * len(inputs)
@@ -385,7 +386,7 @@ def test_attention_whose_heads_are_viewed() -> None:
     check(model, torch.randn(1, 6, 32), run_ep_decomposition=False)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_what_is_not_a_number(device: str, dtype: torch.dtype) -> None:
     values = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 3.0, -4.0], dtype=dtype)

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.turns(2)
 def test_layer_norm(dtype: torch.dtype) -> None:
     norm = torch.nn.LayerNorm((3, 4)).to(dtype)
     torch.nn.init.normal_(norm.weight)
@@ -29,6 +30,7 @@ def test_group_norm_without_a_weight() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.turns(3)
 def test_batch_norms(dtype: Any) -> None:
     norms = torch.nn.BatchNorm2d(3), torch.nn.BatchNorm1d(4, affine=False)
     for norm in norms:

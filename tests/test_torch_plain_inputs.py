@@ -101,6 +101,7 @@ class Arithmetic(torch.nn.Module):
 
 
 @pytest.mark.parametrize(("n", "m"), [(0, 1), (1, 0), (5, 7), (-1, -5), (-4, 2**33)])
+@pytest.mark.turns(3)
 def test_numbers_are_any_numbers(n: int, m: int) -> None:
     x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     built = arithmetic()

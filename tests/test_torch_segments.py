@@ -88,7 +88,7 @@ def test_more_entries_than_an_order_can_have(how: str) -> None:
         assert found and any(each.problem.ordered for each in found) == (entries < LIMIT)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("bounds", ["raise", "drop", "trust"])
 @pytest.mark.parametrize(
     "forced", [None, "sequential", pytest.param("parallel_injective", marks=pytest.mark.exhaustive)]

@@ -118,8 +118,9 @@ def averages(x: Any) -> Any:
     )
 
 
-@pytest.mark.turns(5)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("function", [instances, resized, smoothed, greatest, averages])
+@pytest.mark.on_cpu
 def test_images(function: Callable[..., Any], device: str) -> None:
     sizes = (2, 3, 6, 9), (1, 3, 8, 5), (3, 3, 11, 4)
     images = [torch.randn(*size) * 3 for size in sizes]

@@ -25,7 +25,7 @@ def last_of_joined(x, y):
     return torch.cat([x, y])[-3:] + 1
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("function", [steps_of_joined, pairs_of_joined, last_of_joined])
 def test_slices_of_symbolic_sizes(function, device):
     example = [torch.randn(7), torch.randn(6)]

@@ -106,7 +106,10 @@ def elementwise(i: Any, v: Any, w: Any) -> Sequence[Any]:
     return *(each.to_dense() for each in results), (a + b).t() @ v.new_ones(3)
 
 
-def test_elementwise_and_sums() -> None:
+@pytest.mark.parametrize(
+    "share", [2, pytest.param(1, marks=pytest.mark.exhaustive)], ids=["some", "all"]
+)
+def test_elementwise_and_sums(share: int) -> None:
     numbers = torch.arange(1, 6)
     check_all(
         [
@@ -115,7 +118,7 @@ def test_elementwise_and_sums() -> None:
             ("bytes", elementwise, (PLACES, numbers.byte(), numbers.byte() * 2)),
             ("floats and halves", elementwise, (PLACES, numbers.float(), numbers.float() * 0.5)),
             ("no entries", elementwise, (PLACES[:, :0], torch.randn(0), torch.randn(0))),
-        ]
+        ][::share]
     )
 
 

@@ -93,7 +93,7 @@ def test_functions_of_one_number(dtype: torch.dtype, device: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_activations(dtype: torch.dtype) -> None:
     assert_close(ACTIVATIONS, [torch.tensor(VALUES, dtype=torch.float64).to(dtype)], "llvm")
 

@@ -58,7 +58,7 @@ def written(x: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("function", [shapes, values, written])
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 def test_sizes_as_numbers(function: Any, device: str) -> None:
     if device == "cuda" and function is values:
         chosen = lambda x: [x / torch.sym_float(x.shape[0]), x * x.shape[0]]  # noqa: E731
@@ -113,7 +113,7 @@ def scaled(x: Any, k: Any) -> Any:
     ]
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("function", [flagged, asserted, scaled])
 @pytest.mark.parametrize("shape", [(), (1, 1)])
 def test_numbers_that_a_program_computes(function: Any, shape: Any, device: str) -> None:

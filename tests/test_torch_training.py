@@ -196,11 +196,19 @@ def test_positions_of_volumes() -> None:
     )
 
 
-def test_distances() -> None:
+@pytest.mark.parametrize(
+    "norms",
+    [
+        (0.0, 1.5, float("inf")),
+        pytest.param((1.0, 2.0, 3.0), marks=pytest.mark.exhaustive),
+    ],
+    ids=["some", "others"],
+)
+def test_distances(norms: tuple[float, ...]) -> None:
     x, y = torch.randn(2, 4, 3).double(), torch.randn(2, 5, 3).double()
     y[:, 0] = x[:, 0]
     cases = []
-    for p in (0.0, 1.0, 1.5, 2.0, 3.0, float("inf")):
+    for p in norms:
 
         def distances(x: Any, y: Any, p: float = p) -> Any:
             return torch.cdist(x, y, p)
@@ -214,7 +222,7 @@ def test_distances() -> None:
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean", "max", "min"])
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_segments(reduction: str) -> None:
     lengths, offsets = torch.tensor([2, 3]), torch.tensor([0, 2, 5])
 

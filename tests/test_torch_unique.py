@@ -43,6 +43,7 @@ def relabelled(x: Any) -> Any:
     return labels, total / counts
 
 
+@pytest.mark.on_cpu
 def test_unique_of_a_dynamic_number(device: str) -> None:
     number = torch.export.Dim("number", max=1000)
     program = export(relabelled, [NUMBERS[0]], dynamic=({0: number},))

@@ -52,7 +52,7 @@ WINDOWS = [(0, 2, 1), (1, 3, 2), (1, 2, 3), (0, 2, 2)]
 
 
 @pytest.mark.parametrize("write", [fill_first, fill_last, move, scale_twice])
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_windows(write):
     cases = [
         (f"{window}", written(lambda x, window=window: x.unfold(*window), write), [PLANE])
@@ -227,6 +227,7 @@ def test_windows_of_a_dynamic_size():
 
 
 @pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.turns(2)
 def test_transposed_views_in_branches(depth):
     def write(x, i, v):
         y = x.clone()

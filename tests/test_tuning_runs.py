@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -134,11 +134,16 @@ def test_a_log_is_completed_where_its_default_was_not_measured_first(tmp_path: P
     assert [task.problem for task in recorded_tasks(read_database(tmp_path))] == [known, unknown]
 
 
-def test_a_pattern_picks_scatters(tmp_path: Path) -> None:
-    for posed in (problem(700, 5, 300, "max"), problem(300, 5, 700, "max")):
-        with open_database(tmp_path, LLVM) as database:
+def recorded(problems: Sequence[ScatterProblem], folder: Path) -> None:
+    """A log with a record of each, as if one candidate had been measured."""
+    for posed in problems:
+        with open_database(folder, LLVM) as database:
             told = {"distribution": "uniform", "seed": "0", "cache": "warm"}
             database.add(posed, LLVM, next(candidates(posed, LLVM)), told, [1e-6])
+
+
+def test_a_pattern_picks_scatters(tmp_path: Path) -> None:
+    recorded([problem(700, 5, 300, "max"), problem(300, 5, 700, "max")], tmp_path)
     command = ["tune", "--target", "llvm", "--grid", "recorded", "--work-dir", str(tmp_path)]
     command += ["--resume", "--trials", "2", "--distribution", "uniform"]
     assert main([*command, "--problem", "max float*data (1, 300, 5)"]) == 0
@@ -188,8 +193,7 @@ def test_a_killed_run_is_resumed(tmp_path: Path) -> None:
 
 
 def test_a_damaged_workload_takes_only_its_own_records(tmp_path: Path) -> None:
-    tasks = [Task(problem(n, 1, 50)) for n in (50, 60, 70)]
-    tune(tasks, LLVM, tmp_path, Settings(trials=1, distributions=("uniform",)))
+    recorded([problem(n, 1, 50) for n in (50, 60, 70)], tmp_path)
     path = tmp_path / "database_workload.json"
     lines = path.read_text().splitlines()
     lines[1] = lines[1][: len(lines[1]) // 2]
@@ -345,6 +349,6 @@ def test_a_log_for_another_target_is_refused(
 ) -> None:
     assert main(["report", str(tmp_path)]) == 2
     assert "holds no tuning records" in capfd.readouterr().err
-    tune([Task(problem(50, 1, 50))], LLVM, tmp_path, Settings(trials=1, distributions=("uniform",)))
+    recorded([problem(50, 1, 50)], tmp_path)
     assert main(["explain", model, "--target", "sm_90", "--log", str(tmp_path)]) == 2
     assert "records for llvm, not for cuda sm_90" in capfd.readouterr().err

@@ -12,7 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from harness import Build, called, compiled_with, device_of, in_order, run, run_all, target_of
+from harness import (
+    Build,
+    called,
+    compile_all,
+    compiled_with,
+    device_of,
+    orders,
+    run,
+    run_all,
+    run_compiled,
+    target_of,
+)
 from tvm import relax
 
 import tvm_scatter
@@ -497,10 +508,10 @@ def check(seeds: range, device: str, symbolic: bool = False) -> None:
     }
     calls = {name: (each.build, each.arrays) for name, each in programs.items()}
     wanted = {name: each.answer() for name, each in programs.items()}
-    for order in ("forward", "mixed") if device == "cuda" else ("forward",):
-        with in_order(order):
-            unknown = UNKNOWN if symbolic else ()
-            found = run_all(calls, device, unknown, bounds="drop", deterministic=True, fuse=True)
+    unknown = UNKNOWN if symbolic else ()
+    machine = compile_all(calls, device, unknown, bounds="drop", deterministic=True, fuse=True)
+    for _ in orders(device):
+        found = run_compiled(machine, calls, device)
         for name, each in programs.items():
             np.testing.assert_array_equal(found[name], wanted[name], f"{name}: {vars(each)}")
 

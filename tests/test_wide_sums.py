@@ -41,7 +41,7 @@ def test_a_count_that_float16_has_not(device: str) -> None:
     assert float(run_all(calls, device)["mean"]) == 1
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
 def test_reductions(shape: tuple[int, ...], axis: list[int], dtype: str, device: str) -> None:

@@ -20,6 +20,7 @@ OPERATIONS = {np.add: wrapping_add, np.subtract: wrapping_sub, np.multiply: wrap
 
 @pytest.mark.parametrize("count", [1, 70])
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
+@pytest.mark.turns(2)
 def test_wraps_around(operation: Any, count: int) -> None:
     signed = [dtype for dtype in INTEGERS if not dtype.startswith("u")]
     dtypes = signed if operation is np.subtract else INTEGERS

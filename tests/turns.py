@@ -4,7 +4,8 @@
 other; of three, each pair. Devices take turns without being asked, from one test to the next:
 half of the tests run on the CPU and half on the simulated GPU. ``@pytest.mark.each_device`` is for
 tests of what may be right on one and wrong on the other: of memory, bad indices, kernels, and those
-that try less on one of them. What each implementation must do is tried with each, unless it is so
+that try less on one of them. ``@pytest.mark.on_cpu`` is for what is dear on a simulated GPU, where
+another test has the like. What each implementation must do is tried with each, unless it is so
 dear that they take turns, too.
 """
 
@@ -23,6 +24,8 @@ def take_turns(items: Iterable[pytest.Item]) -> None:
     values: dict[Any, dict[int, int]] = defaultdict(dict)
     turns: dict[Any, dict[int, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for item in items:
+        if item.get_closest_marker("on_cpu") and _device(item) == "cuda":
+            item.add_marker(pytest.mark.exhaustive)
         every, function = _every(item), item.function  # type: ignore[attr-defined]
         if every == 1:
             continue
@@ -47,7 +50,12 @@ def _every(item: pytest.Item) -> int:
         return int(mark.args[0])
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     alike = "device" in parameters and "implementation" not in parameters
-    return 2 if alike and not item.get_closest_marker("each_device") else 1
+    chosen = any(item.get_closest_marker(mark) for mark in ("each_device", "on_cpu"))
+    return 2 if alike and not chosen else 1
+
+
+def _device(item: pytest.Item) -> str:
+    return str(item.callspec.params["device"])  # type: ignore[attr-defined]
 
 
 def _values(item: pytest.Item) -> Iterator[tuple[str, Any]]:
