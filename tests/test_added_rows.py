@@ -78,6 +78,21 @@ def test_a_sum_that_is_too_long_stays_apart_and_what_follows_it_is_computed() ->
     assert "computes its updates itself" in found and "sum" not in found
 
 
+def test_sums_that_several_messages_need_are_computed_once() -> None:
+    def read(x: torch.Tensor, source: torch.Tensor, to: torch.Tensor, share: torch.Tensor) -> Any:
+        messages = x.sum(1)[source] * share[:, :1]
+        return torch.zeros(x.shape[0], x.shape[2]).index_add(0, to, messages)
+
+    def spread(x: torch.Tensor, source: torch.Tensor, to: torch.Tensor, share: torch.Tensor) -> Any:
+        messages = (x[source].sum(1)[:, None] * share[:, :, None]).reshape(-1, 16)
+        zeros = torch.zeros(x.shape[0], x.shape[2])
+        return zeros.index_add(0, to.repeat_interleave(4), messages)
+
+    for function in (read, spread):
+        [found] = notes(function, *inputs(4, 16), device="cuda")
+        assert "computes its updates itself" in found and "sum" not in found
+
+
 def test_sums_of_16_bits_are_rounded_once_and_stay_apart() -> None:
     tensors = [each.half() if each.is_floating_point() else each for each in inputs(4, 16)]
 

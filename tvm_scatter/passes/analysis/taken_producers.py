@@ -19,8 +19,8 @@ from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.lowering.target import strategy_of, target_of
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.read_ops import index_tensors
-from tvm_scatter.ops.scatter_call import ScatterCall
-from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
+from tvm_scatter.ops.shapes import is_one, same_shape, static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.reductions import DATA_DTYPES
 from tvm_scatter.selection.backend import backend_of
@@ -77,12 +77,17 @@ def taken_producers(
     gone: set[Any] = set()
     pinned: set[Any] = set()
     repeated: set[Any] = set()
+    spread: set[Any] = set()
     places: set[Any] = set()
     for binding in reversed(bindings.all):
         takers: set[Any] = set()
         needed = binding.var in bindings.returned
         computed_anew = False
-        for reader in readers.get(binding.var, ()):
+        read_by = readers.get(binding.var, ())
+        others = (each for each in read_by if not is_scatter(each.value))
+        if any(each.var in spread or _spreads(each, binding.var) for each in others):
+            spread.add(binding.var)
+        for reader in read_by:
             if reader.var in scatters and _reads_as_updates(reader, binding.var):
                 takers.add(reader.var)
                 continue
@@ -101,6 +106,8 @@ def taken_producers(
             refusal = f"{binding.var.name} is where another tensor is read"
         if refusal is None and computed_anew and operator_of(binding.value) in CALLS:
             refusal = f"{binding.var.name} would be computed anew for each read"
+        if refusal is None and adds and (computed_anew or binding.var in spread):
+            refusal = f"{binding.var.name} would be added up anew for each read"
         if refusal is None and needed and not grows(binding.value):
             refusal = f"{binding.var.name} has other readers"
         if refusal is None and any(turns_rows(binding, scatters[each]) for each in takers):
@@ -211,6 +218,17 @@ def _repeats(value: Any, data: Any) -> bool:
         return False
     sizes = [numbers(static_shape(each)) for each in (value, data)]
     return any(each is None for each in sizes) or _product(sizes[0]) > _product(sizes[1])
+
+
+def _spreads(reader: Binding, var: Any) -> bool:
+    """Whether a call may compute several elements from one of a variable."""
+    if operator_of(reader.value) in MOVES - {"relax.broadcast_to"}:
+        return False
+    sizes = (
+        [size for size in static_shape(each) or [] if not is_one(size)]
+        for each in (var, reader.var)
+    )
+    return not same_shape(*sizes)
 
 
 def grows(value: Any) -> bool:
