@@ -30,7 +30,7 @@ from .steps.sorting import Layout
 #: Numbers of elements have two bits less than 32: see ``kOwnCount`` in ``device/sort_tiles.cuh``.
 LIMIT = 1 << 30
 
-_THREADS = device_constant("sort_tiles", "kTileThreads")
+_THREADS = device_constant("sort_tiles", "kRadixThreads")
 _DIGIT_BITS = device_constant("sort_lines", "kSortDigitBits")
 _DIGIT_VALUES = 1 << _DIGIT_BITS
 #: Elements of a thread; fewer where few elements would leave multiprocessors without any.

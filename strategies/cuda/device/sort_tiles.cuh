@@ -10,9 +10,9 @@
 
 namespace tvm_scatter {
 
-constexpr int kTileThreads = 256;
-constexpr int kTileWarps = kTileThreads / kWarp;
-static_assert(kTileThreads == kSortDigits, "a thread has a value of a digit");
+constexpr int kRadixThreads = 256;
+constexpr int kRadixWarps = kRadixThreads / kWarp;
+static_assert(kRadixThreads == kSortDigits, "a thread has a value of a digit");
 // Digits of keys of 64 bits, and of the number of a line of 32 bits.
 constexpr int kMostDigits = 12;
 
@@ -70,10 +70,10 @@ __device__ __forceinline__ void count_all_digits(
     uint32* counts, uint32* words, int64 zeros, const Key* data,
     const TilesToSort<Place, Key, descending>& tiles) {
   __shared__ uint32 met[kMostDigits * kSortDigits];
-  const int64 thread = static_cast<int64>(blockIdx.x) * kTileThreads + threadIdx.x;
-  const int64 step = static_cast<int64>(gridDim.x) * kTileThreads;
+  const int64 thread = static_cast<int64>(blockIdx.x) * kRadixThreads + threadIdx.x;
+  const int64 step = static_cast<int64>(gridDim.x) * kRadixThreads;
   for (int64 i = thread; i < zeros; i += step) words[i] = 0;
-  for (int i = threadIdx.x; i < tiles.digits * kSortDigits; i += kTileThreads) met[i] = 0;
+  for (int i = threadIdx.x; i < tiles.digits * kSortDigits; i += kRadixThreads) met[i] = 0;
   __syncthreads();
   for (int64 first = thread - threadIdx.x % kWarp; first < tiles.size; first += per_thread * step) {
     typename TilesToSort<Place, Key, descending>::Number keys[per_thread];
@@ -104,7 +104,7 @@ __device__ __forceinline__ void begin_digits(uint32* begins, uint32* skipped, co
   uint32 count = 0, all;
 #pragma unroll 8
   for (int block = 0; block < blocks; ++block) count += own[block * kSortDigits + threadIdx.x];
-  const uint32 before = exclusive_in_block<kTileThreads>(count, all);
+  const uint32 before = exclusive_in_block<kRadixThreads>(count, all);
   begins[static_cast<int64>(blockIdx.x) * kSortDigits + threadIdx.x] = before;
   if (count == size) skipped[blockIdx.x] = 1;
 }
@@ -153,10 +153,10 @@ __device__ __forceinline__ void sort_tile(Place* out, const Key* data,
                                           const TilesToSort<Place, Key, descending>& tiles,
                                           int which) {
   using Number = Bits<Key>;
-  constexpr int kTile = kTileThreads * per_thread;
+  constexpr int kTile = kRadixThreads * per_thread;
   __shared__ Number staged[kTile];
   __shared__ unsigned char digits[kTile];
-  __shared__ uint32 met[kTileWarps * pairs_of(kSortDigits)];
+  __shared__ uint32 met[kRadixWarps * pairs_of(kSortDigits)];
   __shared__ uint32 begins[kSortDigits + 1];  // of the digits in the tile
   __shared__ uint32 moved[kSortDigits];       // from there to the place among all
   __shared__ uint32 taken;
@@ -169,7 +169,7 @@ __device__ __forceinline__ void sort_tile(Place* out, const Key* data,
   if (memory.skipped[which]) {
     if (which + 1 < tiles.digits || before > 0) return;
     // All are equal.
-    for (int i = threadIdx.x; i < kTile; i += kTileThreads) {
+    for (int i = threadIdx.x; i < kTile; i += kRadixThreads) {
       const int64 number = static_cast<int64>(blockIdx.x) * kTile + i;
       if (number < tiles.size)
         tiles.write(out, static_cast<uint32>(number), static_cast<uint32>(number));
@@ -193,7 +193,7 @@ __device__ __forceinline__ void sort_tile(Place* out, const Key* data,
     numbers[i] = exists && before > 0 ? numbers_from[from] : from;
     keys[i] = !exists ? 0 : before > 0 ? keys_from[from] : tiles.read(data, from);
   }
-  const StableRanks<kTileThreads, per_thread, kSortDigitBits> ranks{
+  const StableRanks<kRadixThreads, per_thread, kSortDigitBits> ranks{
       reinterpret_cast<unsigned short*>(met), reinterpret_cast<uint32*>(staged), kSortDigits};
   Ranks<per_thread> rank;
   // What is behind the last element is the last of the tile.
@@ -221,7 +221,7 @@ __device__ __forceinline__ void sort_tile(Place* out, const Key* data,
   uint32 to[per_thread];
 #pragma unroll
   for (int i = 0; i < per_thread; ++i) {
-    const uint32 at = i * kTileThreads + threadIdx.x;
+    const uint32 at = i * kRadixThreads + threadIdx.x;
     to[i] = moved[digits[at]] + at;
     if (at >= owned) continue;
     const uint32 number = static_cast<uint32>(staged[at]);
@@ -238,7 +238,7 @@ __device__ __forceinline__ void sort_tile(Place* out, const Key* data,
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < per_thread; ++i) {
-    const uint32 at = i * kTileThreads + threadIdx.x;
+    const uint32 at = i * kRadixThreads + threadIdx.x;
     if (at < owned) memory.keys[before % 2][to[i]] = staged[at];
   }
 }
