@@ -2084,7 +2084,7 @@ SORTS = (
         "strategies/cuda/sort_tiles.py",
         "ceil_div((lines - 1).bit_length(), _DIGIT_BITS)",
         "min(1, (lines - 1).bit_length())",
-        ("tests/test_sorts.py::test_many_long_lines",),
+        ("tests/test_sorts.py::test_many_lines_in_tiles",),
     ),
     Mutant(
         "a scatter adds up one row less",

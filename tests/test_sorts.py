@@ -14,6 +14,8 @@ from cuda_on_cpu import memory_in_use, set_memory_limit, status
 from harness import compile_all, device_of, orders
 from tvm import relax
 
+from tvm_scatter.strategies.cuda import sort
+
 Array = np.ndarray[Any, Any]
 #: An array, an axis, whether the greatest come first, and the type of places.
 Case = tuple[Array, int, bool, str]
@@ -95,8 +97,17 @@ def test_all_are_equal(on_cuda: str) -> None:
     check([*cases, (np.full((1, 5000), -3, "int64"), 1, False, "int64")], on_cuda)
 
 
+def test_many_lines_in_tiles(on_cuda: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of a line has one digit, or two."""
+    monkeypatch.setattr(sort, "_COUNTED", 1)
+    monkeypatch.setattr(sort, "_LONGEST_KEPT", 2)
+    check(
+        [(small(shape), 1, False, "int32") for shape in ((200, 9), (300, 7), (66_000, 3))], on_cuda
+    )
+
+
+@pytest.mark.exhaustive
 def test_many_long_lines(on_cuda: str) -> None:
-    """The number of a line has two digits."""
     check([(small((257, 4097)), 1, False, "int32")], on_cuda)
 
 
