@@ -10,28 +10,15 @@ import numpy as np
 import pytest
 import tvm
 from harness import compile_all, device_of, orders
+from lines_of_integers import Array, any_of, in_order, small
 from tvm import relax
 
-Array = np.ndarray[Any, Any]
 #: An array, an axis, how many are wanted, whether the largest are, and the type of their places.
 Case = tuple[Array, int, int, bool, str]
 
 
-def small(shape: Sequence[int], dtype: str = "int32", seed: int = 0) -> Array:
-    """Few different numbers, so that many are equal."""
-    return np.random.default_rng(seed).integers(-9, 9, tuple(shape)).astype(dtype)
-
-
-def any_of(shape: Sequence[int], dtype: str = "int32", seed: int = 1) -> Array:
-    """All bit patterns, and the least and the greatest one."""
-    info = np.iinfo(dtype)
-    found = np.random.default_rng(seed).integers(info.min, info.max, tuple(shape), dtype)
-    found.flat[::5], found.flat[1::7] = info.max, info.min
-    return found
-
-
 def expected(array: Array, axis: int, count: int, largest: bool, dtype: str) -> list[Array]:
-    order = np.argsort(~array if largest else array, axis, kind="stable").take(range(count), axis)
+    order = in_order(array, axis, largest).take(range(count), axis)
     return [np.take_along_axis(array, order, axis), order.astype(dtype)]
 
 

@@ -10,32 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from cuda_on_cpu import memory_in_use, set_memory_limit, status
+from cuda_on_cpu import memory_in_use, record, set_memory_limit, status
 from harness import compile_all, device_of, orders
+from lines_of_integers import Array, any_of, in_order, small
 from tvm import relax
 
 from tvm_scatter.strategies.cuda import sort
 
-Array = np.ndarray[Any, Any]
 #: An array, an axis, whether the greatest come first, and the type of places.
 Case = tuple[Array, int, bool, str]
 
 
-def small(shape: Sequence[int], dtype: str = "int32", seed: int = 0) -> Array:
-    """Few different numbers, so that many are equal."""
-    return np.random.default_rng(seed).integers(-9, 9, tuple(shape)).astype(dtype)
-
-
-def any_of(shape: Sequence[int], dtype: str = "int32", seed: int = 1) -> Array:
-    """All bit patterns, and the least and the greatest one."""
-    info = np.iinfo(dtype)
-    found = np.random.default_rng(seed).integers(info.min, info.max, tuple(shape), dtype)
-    found.flat[::5], found.flat[1::7] = info.max, info.min
-    return found
-
-
 def expected(array: Array, axis: int, descending: bool, dtype: str) -> Array:
-    return np.argsort(~array if descending else array, axis, kind="stable").astype(dtype)
+    return in_order(array, axis, descending).astype(dtype)
 
 
 def check(cases: Sequence[Case], device: str, symbolic: bool = False) -> None:
@@ -133,3 +120,15 @@ def test_short_lines_of_an_unknown_length_take_no_memory() -> None:
     finally:
         set_memory_limit(4 << 30)
     np.testing.assert_array_equal(found, expected(array, 1, False, "int64"))
+
+
+@pytest.mark.skipif(not status(), reason="a simulated device records its launches")
+@pytest.mark.parametrize(("shape", "launches"), [((3, 200), 1), ((3, 4096), 1), ((1, 4097), 6)])
+def test_how_often_a_sort_is_launched(shape: tuple[int, int], launches: int) -> None:
+    """What TVM would sort takes several launches for each line."""
+    build = partial(relax.op.argsort, axis=1, dtype="int64")
+    machine = compile_all({"main": (build, [small(shape)])}, "cuda")
+    given = tvm.runtime.tensor(small(shape), device=device_of("cuda"))
+    with record() as log:
+        machine["main"](given)
+    assert len(log.launches) == launches

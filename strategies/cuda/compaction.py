@@ -7,8 +7,7 @@ from typing import Any
 from tvm_scatter.emit.compaction import Compaction
 from tvm_scatter.problem.sizes import ceil_div
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import run_routine
-from tvm_scatter.strategies.cuda.codegen.source import routine
+from tvm_scatter.strategies.cuda.codegen.launch import run_body
 
 _TILE = device_constant("compaction", "kCompactTile")
 _THREADS = device_constant("compaction", "kCompactThreads")
@@ -48,8 +47,7 @@ def _write(mask: Any, size: Any, counts: Any, positions: Any) -> None:
 
 
 def _launch(body: str, arguments: dict[str, Any], blocks: Any, threads: int) -> None:
-    name, source = routine(("compaction",), (), list(arguments), f"  {body}")
-    run_routine(name, source, list(arguments.values()), blocks, threads)
+    run_body("compaction", f"  {body}", arguments, blocks, threads)
 
 
 COMPACTION = Compaction(_TILE, _count, _write)

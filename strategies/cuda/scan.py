@@ -12,8 +12,8 @@ from tvm_scatter.emit.scan import Scan, ScanProblem
 from tvm_scatter.problem.reductions import DATA_DTYPES, item_bytes
 from tvm_scatter.problem.sizes import at_least, at_most, ceil_div, round_up
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import run_routine
-from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes, c_type, routine
+from tvm_scatter.strategies.cuda.codegen.launch import run_body
+from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes, c_type
 
 _WARP = device_constant("common", "kWarp")
 _THREADS = device_constant("scan", "kScanThreads")
@@ -121,7 +121,7 @@ def _workspace(problem: ScanProblem) -> Any:
 
 def _emit(problem: ScanProblem, data: Any, out: Any, workspace: Any) -> None:
     lines = _Lines.of(problem)
-    size = problem.outer * problem.length * problem.inner
+    size = problem.size
     if isinstance(size, int):
         _emit_scan(problem, lines, data, out, workspace)
         return
@@ -194,8 +194,7 @@ def _scanned(problem: ScanProblem) -> str:
 
 
 def _launch(body: str, arguments: dict[str, Any], blocks: Any) -> None:
-    name, source = routine(("scan",), (), list(arguments), body)
-    run_routine(name, source, list(arguments.values()), blocks, _THREADS)
+    run_body("scan", body, arguments, blocks, _THREADS)
 
 
 def _takes(data_dtype: str, dtype: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tvm.tirx.script import builder as T
@@ -11,8 +10,8 @@ from tvm_scatter.emit.smallest import Smallest, SmallestProblem
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.sizes import ceil_div
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import run_routine
-from tvm_scatter.strategies.cuda.codegen.source import c_type, routine
+from tvm_scatter.strategies.cuda.codegen.launch import run_body
+from tvm_scatter.strategies.cuda.codegen.source import c_type
 
 _WARP = device_constant("common", "kWarp")
 _THREADS = device_constant("smallest", "kSelectThreads")
@@ -41,7 +40,7 @@ def _takes(problem: SmallestProblem) -> bool:
         return False
     if not isinstance(problem.length, int):
         return True
-    lines = problem.outer * problem.inner
+    lines = problem.number
     many = problem.count > _MANY
     few = isinstance(lines, int) and lines <= _FEW_LINES and problem.length > _LONG_LINE
     if (few and (many or _parts(problem) == 1)) or (many and problem.length <= _SHORT_LINE):
@@ -61,7 +60,7 @@ def _parts(problem: SmallestProblem) -> int:
 
 def _left(problem: SmallestProblem) -> Any:
     """The elements that parts leave, of all lines."""
-    return problem.outer * problem.inner * (_parts(problem) * problem.count)
+    return problem.number * (_parts(problem) * problem.count)
 
 
 def _workspace(problem: SmallestProblem) -> Any:
@@ -82,7 +81,7 @@ def _team(length: Any, count: int) -> tuple[int, int]:
 
 
 def _emit(problem: SmallestProblem, data: Any, places: Any, workspace: Any = None) -> None:
-    size = problem.outer * problem.length * problem.inner
+    size = problem.size
     if isinstance(size, int):
         _launches(problem, data, places, workspace)
         return
@@ -106,8 +105,8 @@ def _launches(problem: SmallestProblem, data: Any, places: Any, workspace: Any) 
         )
         call = f"smallest_of_parts<{threads}, {held}>(keys, picked, {read}, length, inner"
         body = f"{declared}  {call}, {parts}, {problem.count});"
-        blocks = problem.outer * problem.inner * parts
-        _launch(body, {**tensors, **sizes, **memory}, blocks, threads)
+        blocks = problem.number * parts
+        run_body("smallest", body, {**tensors, **sizes, **memory}, blocks, threads)
         length = parts * problem.count
         sizes, tensors = {**sizes, "long long length": length}, {**tensors, **memory}
         read, picked = "keys", declared
@@ -118,13 +117,8 @@ def _launches(problem: SmallestProblem, data: Any, places: Any, workspace: Any) 
         f"{', picked' if picked else ''});"
     )
     block = max(threads, _THREADS)
-    blocks = ceil_div(problem.outer * problem.inner, block // threads)
-    _launch(body, {**tensors, **sizes}, blocks, block)
-
-
-def _launch(body: str, arguments: Mapping[str, Any], blocks: Any, threads: int) -> None:
-    name, source = routine(("smallest",), (), list(arguments), body)
-    run_routine(name, source, list(arguments.values()), blocks, threads)
+    blocks = ceil_div(problem.number, block // threads)
+    run_body("smallest", body, {**tensors, **sizes}, blocks, block)
 
 
 SMALLEST = Smallest(_takes, _workspace, _emit)

@@ -10,8 +10,9 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.sort import Sort, SortProblem
 from tvm_scatter.problem.sizes import at_least, at_most, ceil_div, round_up
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
+from tvm_scatter.strategies.cuda.codegen.launch import run_body
 
-from .sort_calls import TENSOR, descending, lines_of, pointers, run, size_of, sizes, tensors
+from .sort_calls import TENSOR, descending, pointers, sizes, tensors
 from .sort_tiles import LIMIT, TileSort
 
 _WARP = device_constant("common", "kWarp")
@@ -24,7 +25,7 @@ _LONGEST_KEPT = _KEPT[-1][0]
 
 
 def _takes(problem: SortProblem) -> bool:
-    size = size_of(problem)
+    size = problem.size
     return problem.dtype in ("int32", "int64") and not (isinstance(size, int) and size >= LIMIT)
 
 
@@ -40,13 +41,13 @@ def _emit(problem: SortProblem, data: Any, places: Any, workspace: Any = None) -
         if isinstance(problem.length, int):
             threads = round_up(together * problem.length, _WARP)
         call = f"sort_by_counting<{threads}, {descending(problem)}>"
-        _run(problem, call, data, places, ceil_div(lines_of(problem), together), threads)
+        _run(problem, call, data, places, ceil_div(problem.number, together), threads)
 
     def kept() -> None:
         longest = problem.length if isinstance(problem.length, int) else _LONGEST_KEPT
         _, threads, per_thread = next(form for form in _KEPT if longest <= form[0])
         call = f"sort_in_block<{threads}, {per_thread}, {descending(problem)}>"
-        _run(problem, call, data, places, lines_of(problem), threads)
+        _run(problem, call, data, places, problem.number, threads)
 
     def in_tiles() -> None:
         TileSort(problem).emit(data, places, workspace)
@@ -54,7 +55,7 @@ def _emit(problem: SortProblem, data: Any, places: Any, workspace: Any = None) -
     def longer() -> None:
         _if_at_most(problem.length, _LONGEST_KEPT, kept, in_tiles)
 
-    size = size_of(problem)
+    size = problem.size
     if isinstance(size, int):
         _if_at_most(problem.length, _COUNTED, counted, longer)
         return
@@ -80,7 +81,7 @@ def _run(
     problem: SortProblem, call: str, data: Any, places: Any, blocks: Any, threads: int
 ) -> None:
     body = f"  {call}({pointers(problem)}, {TENSOR});"
-    run("sort_lines", body, {**tensors(data, places), **sizes(problem)}, blocks, threads)
+    run_body("sort_lines", body, {**tensors(data, places), **sizes(problem)}, blocks, threads)
 
 
 SORT = Sort(_takes, _workspace, _emit)

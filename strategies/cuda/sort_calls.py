@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tvm_scatter.emit.sort import SortProblem
-from tvm_scatter.strategies.cuda.codegen.launch import run_routine
-from tvm_scatter.strategies.cuda.codegen.source import c_type, routine
+from tvm_scatter.strategies.cuda.codegen.source import c_type
 
 #: The tensor in C++, by the parameters that :func:`sizes` names.
 TENSOR = "LinesToSort{lines, length, inner}"
@@ -16,20 +15,10 @@ TENSOR = "LinesToSort{lines, length, inner}"
 Arguments = Mapping[str, Any]
 
 
-def lines_of(problem: SortProblem) -> Any:
-    """The number of lines."""
-    return problem.outer * problem.inner
-
-
-def size_of(problem: SortProblem) -> Any:
-    """The number of elements."""
-    return lines_of(problem) * problem.length
-
-
 def sizes(problem: SortProblem) -> Arguments:
     """The parameters that describe the tensor."""
     return {
-        "long long lines": lines_of(problem),
+        "long long lines": problem.number,
         "long long length": problem.length,
         "long long inner": problem.inner,
     }
@@ -53,9 +42,3 @@ def pointers(problem: SortProblem) -> str:
 def descending(problem: SortProblem) -> str:
     """The argument of templates."""
     return "true" if problem.descending else "false"
-
-
-def run(header: str, body: str, arguments: Arguments, blocks: Any, threads: int) -> None:
-    """Emit a launch."""
-    name, source = routine((header,), (), list(arguments), body)
-    run_routine(name, source, list(arguments.values()), blocks, threads)

@@ -11,6 +11,7 @@ from tvm_scatter.emit.sort import SortProblem
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.sizes import at_most, ceil_div
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
+from tvm_scatter.strategies.cuda.codegen.launch import run_body
 from tvm_scatter.strategies.cuda.codegen.source import c_type
 
 from .sort_calls import (
@@ -18,10 +19,7 @@ from .sort_calls import (
     Arguments,
     data_of,
     descending,
-    lines_of,
     pointers,
-    run,
-    size_of,
     sizes,
     tensors,
 )
@@ -51,11 +49,11 @@ class TileSort:
 
     def __init__(self, problem: SortProblem) -> None:
         self._problem = problem
-        self._size = size_of(problem)
+        self._size = problem.size
         few = isinstance(self._size, int) and self._size < _FEW
         self._per_thread = _FEW_PER_THREAD if few else _PER_THREAD
         self._tiles = ceil_div(self._size, _THREADS * self._per_thread)
-        self._digits = item_bytes(problem.dtype) + _digits_of_line(lines_of(problem))
+        self._digits = item_bytes(problem.dtype) + _digits_of_line(problem.number)
         self._counting = at_most(ceil_div(self._size, _THREADS * _READ_AT_ONCE), _COUNTING_BLOCKS)
         # A mark and the next tile of each digit, and what tiles tell of its values.
         self._zeros = self._digits * (2 + self._tiles * _DIGIT_VALUES)
@@ -104,7 +102,7 @@ class TileSort:
             )
 
     def _step(self, body: str, arguments: Arguments, blocks: Any) -> None:
-        run("sort_tiles", self._declared() + body, arguments, blocks, _THREADS)
+        run_body("sort_tiles", self._declared() + body, arguments, blocks, _THREADS)
 
     def _declared(self) -> str:
         key, place = c_type(self._problem.dtype), c_type(self._problem.place_dtype)

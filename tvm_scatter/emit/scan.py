@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .lines import Lines
+
 
 @dataclass(frozen=True)
-class ScanProblem:
-    """What is scanned: a tensor as (outer, length, inner), along its length.
+class ScanProblem(Lines):
+    """The lines that are scanned.
 
     Attributes
     ----------
@@ -19,17 +21,12 @@ class ScanProblem:
         Whether results leave out their own element.
     data_dtype, dtype : str
         The types of the elements and of the results.
-    outer, length, inner : int or expression
-        The sizes.
     """
 
     kind: str
     exclusive: bool
     data_dtype: str
     dtype: str
-    outer: Any
-    length: Any
-    inner: Any
 
 
 @dataclass(frozen=True)

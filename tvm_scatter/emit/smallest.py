@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .lines import Lines
+
 
 @dataclass(frozen=True)
-class SmallestProblem:
-    """A tensor as (outer, length, inner), whose lines run along its length.
+class SmallestProblem(Lines):
+    """The lines of which the smallest elements are wanted.
 
     Attributes
     ----------
@@ -19,16 +21,11 @@ class SmallestProblem:
         The type of the places that are found.
     count : int
         The number of elements that are wanted of each line.
-    outer, length, inner : int or expression
-        The sizes.
     """
 
     dtype: str
     place_dtype: str
     count: int
-    outer: Any
-    length: Any
-    inner: Any
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .lines import Lines
+
 
 @dataclass(frozen=True)
-class SortProblem:
-    """A tensor as (outer, length, inner), whose lines run along its length.
+class SortProblem(Lines):
+    """The lines that are sorted.
 
     Attributes
     ----------
@@ -19,16 +21,11 @@ class SortProblem:
         The type of the places that are found.
     descending : bool
         Whether the greatest elements come first.
-    outer, length, inner : int or expression
-        The sizes.
     """
 
     dtype: str
     place_dtype: str
     descending: bool
-    outer: Any
-    length: Any
-    inner: Any
 
 
 @dataclass(frozen=True)

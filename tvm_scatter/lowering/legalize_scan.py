@@ -43,7 +43,7 @@ def legalize_scan(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     kind = KINDS[call.op.name]
 
     def problem(values: dict[str, Any]) -> ScanProblem:
-        return ScanProblem(kind, exclusive, *dtypes, *sizes_of_lines(shapes[0], axis, values))
+        return ScanProblem(*sizes_of_lines(shapes[0], axis, values), kind, exclusive, *dtypes)
 
     return call_of(
         bb,

@@ -46,7 +46,7 @@ def _selected(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
     dtypes = str(data.ty.dtype), str(attrs.dtype)
 
     def problem(values: dict[str, Any]) -> SmallestProblem:
-        return SmallestProblem(*dtypes, count, *sizes_of_lines(whole, axis, values))
+        return SmallestProblem(*sizes_of_lines(whole, axis, values), *dtypes, count)
 
     if smallest is None or not smallest.takes(problem(symbols.values)):
         return None

@@ -39,7 +39,7 @@ def places_in_order(
     dtypes = str(data.ty.dtype), dtype
 
     def problem(values: dict[str, Any]) -> SortProblem:
-        return SortProblem(*dtypes, descending, *sizes_of_lines(whole, axis, values))
+        return SortProblem(*sizes_of_lines(whole, axis, values), *dtypes, descending)
 
     if not sort.takes(problem(symbols.values)):
         return None

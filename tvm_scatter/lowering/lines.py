@@ -22,14 +22,15 @@ Parameter = tuple[str, Sequence[Dim], str]
 
 def sizes_of_lines(
     shape: tuple[Dim, ...], axis: int | None, values: Mapping[str, Any]
-) -> tuple[Any, ...]:
+) -> tuple[Any, Any, Any]:
     """The sizes before an axis, of itself, and behind it; without an axis, all is one line."""
     parts = (
         ((), shape, ())
         if axis is None
         else (shape[:axis], shape[axis : axis + 1], shape[axis + 1 :])
     )
-    return tuple(SymbolicSize.product(part).value(values) for part in parts)
+    outer, length, inner = (SymbolicSize.product(part).value(values) for part in parts)
+    return outer, length, inner
 
 
 def function_of(

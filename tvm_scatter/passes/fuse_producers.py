@@ -72,14 +72,12 @@ def _fused(
     scatters = {binding.var: binding for binding in bindings if _is_candidate(binding)}
     if not scatters:
         return None
-    adding = set(scatters)
-    while True:
-        fusions = _Fusions(mod, name, function, bindings, scatters, donate)
-        fusions.find(adding)
-        if not fusions.too_long:
-            break
+    fusions, adding = _Fusions(mod, name, function, bindings, scatters, donate), set(scatters)
+    fusions.find(adding)
+    while fusions.too_long:
         # Without the sums that it cannot add up, a scatter may compute what follows them.
         adding -= fusions.too_long
+        fusions.find(adding)
     for where, text in fusions.notes:
         note("fuse", where, text)
     if not fusions.found:
@@ -112,10 +110,6 @@ class _Fusions:
         scatters: Mapping[Any, Binding],
         donate: tuple[str, ...],
     ) -> None:
-        self.found: dict[Any, FusedUpdates] = {}
-        self.checked: dict[Any, list[relax.Call]] = {}
-        self.notes: list[tuple[str, str]] = []
-        self.too_long: set[Any] = set()
         self._mod, self._name = mod, name.name_hint
         self._bindings, self._scatters = bindings, scatters
         self._reusing: Mapping[Any, Any] = {}
@@ -128,6 +122,10 @@ class _Fusions:
 
     def find(self, adding: Set[Any]) -> None:
         """Find them; those of ``adding`` may add up a few rows."""
+        self.found: dict[Any, FusedUpdates] = {}
+        self.checked: dict[Any, list[relax.Call]] = {}
+        self.notes: list[tuple[str, str]] = []
+        self.too_long: set[Any] = set()
         taken = taken_producers(self._bindings, self._scatters, adding)
         for var, scatter in self._scatters.items():
             where, producers = f"{self._name}.{var.name}", taken.producers(var)
@@ -158,13 +156,41 @@ class _Fusions:
         row_sum = summed_logits(self._mod, self._bindings, self._readers, scatter, producers)
         updates: FusedUpdates | None = None
         if row_sum is not None:
-            updates = _with_sums(where, scatter, producers, row_sum)
+            updates = self._with_sums(where, scatter, producers, row_sum)
         if updates is None and not producers:
             raise NotInlined(refused)
         updates = _knowing(updates or _updates(scatter, producers), scatter, self._same)
         _check_rows(scatter, updates)
         if scatter.var in self._reusing:
             _check_copy(scatter, updates, self._storage)
+        return updates
+
+    def _with_sums(
+        self, where: str, scatter: Binding, producers: Sequence[Binding], row_sum: RowSum
+    ) -> FusedUpdates | None:
+        """The updates, with logits that are computed from sums; ``None`` if sums are read."""
+        call = ScatterCall.from_call(scatter.value)
+        values, logits = call.stored_updates
+        try:
+            leaves = leaves_of(
+                {**{each.var: each.value for each in producers}, row_sum.var: row_sum.call},
+                (values, logits),
+            )
+            inliner = Inliner(leaves)
+            inliner.add_unknown(row_sum.var)
+            for each in producers:
+                inliner.add_producer(each.var, each.value)
+            function = inliner.with_terms(values, logits, row_sum.var, row_sum.terms)
+            updates = FusedUpdates(function, tuple(leaves))
+            target = target_of(call.data)
+            lowered = lower(call.replace(updates=updates), current_options(), target.kind.name)
+            refusal = refusal_of_sums(lowered)
+            if refusal is not None:
+                raise NotInlined(refusal)
+        except NotInlined as reason:
+            text = f"reads sums along rows for its logits from memory: {reason}"
+            self.notes.append((where, text))
+            return None
         return updates
 
 
@@ -229,34 +255,6 @@ def _updates(scatter: Binding, producers: Sequence[Binding]) -> FusedUpdates:
     for each in producers:
         inliner.add_producer(each.var, each.value)
     return FusedUpdates(inliner.function(*roots), tuple(leaves))
-
-
-def _with_sums(
-    where: str, scatter: Binding, producers: Sequence[Binding], row_sum: RowSum
-) -> FusedUpdates | None:
-    """The updates, with logits that are computed from sums; ``None`` if sums are read."""
-    call = ScatterCall.from_call(scatter.value)
-    values, logits = call.stored_updates
-    try:
-        leaves = leaves_of(
-            {**{each.var: each.value for each in producers}, row_sum.var: row_sum.call},
-            (values, logits),
-        )
-        inliner = Inliner(leaves)
-        inliner.add_unknown(row_sum.var)
-        for each in producers:
-            inliner.add_producer(each.var, each.value)
-        function = inliner.with_terms(values, logits, row_sum.var, row_sum.terms)
-        updates = FusedUpdates(function, tuple(leaves))
-        target = target_of(call.data)
-        lowered = lower(call.replace(updates=updates), current_options(), target.kind.name)
-        refusal = refusal_of_sums(lowered)
-        if refusal is not None:
-            raise NotInlined(refusal)
-    except NotInlined as reason:
-        note("fuse", where, f"reads sums along rows for its logits from memory: {reason}")
-        return None
-    return updates
 
 
 def _knowing(updates: FusedUpdates, scatter: Binding, same: SameValue) -> FusedUpdates:

@@ -327,6 +327,22 @@ def run_routine(
         T.evaluate(T.cuda.func_call(name, *arguments, source_code=source))
 
 
+def run_body(
+    header: str, body: str, arguments: Mapping[str, Any], blocks: Any, threads: int
+) -> None:
+    """Launch threads that run C++ statements.
+
+    Parameters
+    ----------
+    header : str
+        The name of the device header that the statements use, without extension.
+    arguments : mapping
+        Parameters, each a type and a name, and their values.
+    """
+    name, source = routine((header,), (), list(arguments), body)
+    run_routine(name, source, list(arguments.values()), blocks, threads)
+
+
 def grid_size(blocks: Any) -> Any:
     """``blocks``, limited to the numbers that a launch allows."""
     return at_most(at_least(blocks, 1), _MAX_BLOCKS)

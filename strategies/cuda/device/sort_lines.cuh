@@ -2,6 +2,7 @@
 #ifndef TVM_SCATTER_SORT_LINES
 #define TVM_SCATTER_SORT_LINES
 #include "stable_ranks.cuh"
+#include "team.cuh"
 
 namespace tvm_scatter {
 
@@ -56,21 +57,6 @@ __device__ __forceinline__ void sort_by_counting(Place* out, const Key* data,
   out[tensor.offset(line, before)] = static_cast<Place>(at);
 }
 
-// The bits that differ between numbers of the threads of a block.
-template <int threads, class Number>
-__device__ __forceinline__ Number or_of_block(Number bits) {
-  __shared__ Number of_warps[threads / kWarp];
-#pragma unroll
-  for (int distance = kWarp / 2; distance > 0; distance /= 2)
-    bits |= __shfl_xor_sync(kAllLanes, bits, distance);
-  if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = bits;
-  __syncthreads();
-  bits = 0;
-#pragma unroll
-  for (int w = 0; w < threads / kWarp; ++w) bits |= of_warps[w];
-  return bits;
-}
-
 // A line for each block, which keeps all of its elements and orders them by one digit after the other,
 // the lowest first. What is the same for all of them is left out.
 template <int threads, int per_thread, bool descending, class Place, class Key>
@@ -93,7 +79,7 @@ __device__ __forceinline__ void sort_in_block(Place* out, const Key* data,
     held[i] = exists ? ordered_bits<descending>(data[tensor.offset(line, places[i])]) : first;
     differs |= held[i] ^ first;
   }
-  differs = or_of_block<threads>(differs);
+  differs = Team<threads>().all(differs, [](Number a, Number b) { return a | b; });
   for (int digit = 0; digit < static_cast<int>(sizeof(Key)); ++digit) {
     if (sort_digit(differs, digit) == 0) continue;
     const StableRanks<threads, per_thread, kSortDigitBits> ranks{
