@@ -88,9 +88,25 @@ def test_sums_that_several_messages_need_are_computed_once() -> None:
         zeros = torch.zeros(x.shape[0], x.shape[2])
         return zeros.index_add(0, to.repeat_interleave(4), messages)
 
+    def put(x: torch.Tensor, source: torch.Tensor, to: torch.Tensor, share: torch.Tensor) -> Any:
+        zeros = torch.zeros(x.shape[0], x.shape[2])
+        return zeros.index_put((to,), torch.relu(x[0].sum(0) + share[0, 0]), accumulate=True)
+
     for function in (read, spread):
         [found] = notes(function, *inputs(4, 16), device="cuda")
         assert "computes its updates itself" in found and "sum" not in found
+    assert not any(
+        "sum" in each and "itself" in each for each in notes(put, *inputs(4, 16), device="cuda")
+    )
+
+
+def test_a_sum_that_several_scatters_read_is_computed_once() -> None:
+    def function(x: torch.Tensor, source: torch.Tensor, to: torch.Tensor, *_: torch.Tensor) -> Any:
+        messages, zeros = x[source].sum(1), torch.zeros(x.shape[0], x.shape[2])
+        return zeros.index_add(0, to, messages), zeros.index_add(0, source, messages * 2)
+
+    found = notes(function, *inputs(4, 16), device="cuda")
+    assert not any("sum" in each.split("itself")[-1] for each in found if "itself" in each)
 
 
 def test_sums_of_16_bits_are_rounded_once_and_stay_apart() -> None:

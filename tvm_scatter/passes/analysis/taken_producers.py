@@ -18,9 +18,17 @@ from tvm_scatter.lowering.plan_read import plan_read
 from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.lowering.target import strategy_of, target_of
 from tvm_scatter.ops.called import operator_of
+from tvm_scatter.ops.names import INDEX_PUT
 from tvm_scatter.ops.read_ops import index_tensors
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
-from tvm_scatter.ops.shapes import is_one, same_shape, static_shape
+from tvm_scatter.ops.shapes import (
+    common_shape,
+    is_one,
+    number_of,
+    same_shape,
+    same_size,
+    static_shape,
+)
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.reductions import DATA_DTYPES
 from tvm_scatter.selection.backend import backend_of
@@ -84,8 +92,7 @@ def taken_producers(
         needed = binding.var in bindings.returned
         computed_anew = False
         read_by = readers.get(binding.var, ())
-        others = (each for each in read_by if not is_scatter(each.value))
-        if any(each.var in spread or _spreads(each, binding.var) for each in others):
+        if any(_spreads(each, binding.var, spread) for each in read_by):
             spread.add(binding.var)
         for reader in read_by:
             if reader.var in scatters and _reads_as_updates(reader, binding.var):
@@ -108,6 +115,8 @@ def taken_producers(
             refusal = f"{binding.var.name} would be computed anew for each read"
         if refusal is None and adds and (computed_anew or binding.var in spread):
             refusal = f"{binding.var.name} would be added up anew for each read"
+        if refusal is None and adds and len(takers) > 1:
+            refusal = f"{binding.var.name} would be added up by each of {len(takers)} scatters"
         if refusal is None and needed and not grows(binding.value):
             refusal = f"{binding.var.name} has other readers"
         if refusal is None and any(turns_rows(binding, scatters[each]) for each in takers):
@@ -220,8 +229,18 @@ def _repeats(value: Any, data: Any) -> bool:
     return any(each is None for each in sizes) or _product(sizes[0]) > _product(sizes[1])
 
 
-def _spreads(reader: Binding, var: Any) -> bool:
-    """Whether a call may compute several elements from one of a variable."""
+def _spreads(reader: Binding, var: Any, spread: Set[Any]) -> bool:
+    """Whether several elements of what is read may be computed from one of a variable.
+
+    Parameters
+    ----------
+    spread : set
+        The variables of the readers from whose elements several are computed.
+    """
+    if is_scatter(reader.value):
+        return _broadcasts(ScatterCall.from_call(reader.value))
+    if reader.var in spread:
+        return True
     if operator_of(reader.value) in MOVES - {"relax.broadcast_to"}:
         return False
     sizes = (
@@ -229,6 +248,18 @@ def _spreads(reader: Binding, var: Any) -> bool:
         for each in (var, reader.var)
     )
     return not same_shape(*sizes)
+
+
+def _broadcasts(call: ScatterCall) -> bool:
+    """Whether a scatter may read an update more than once: only this form gives it a shape."""
+    if call.form != INDEX_PUT:
+        return False
+    shapes = [static_shape(each) for each in (call.data, *call.stored_updates, *call.indices)]
+    if any(shape is None for shape in shapes):
+        return True
+    data, updates, *indices = (shape or [] for shape in shapes)
+    rest = [size for axis, size in enumerate(data) if axis not in call.axes]
+    return not same_size(number_of(updates), number_of([*common_shape(indices), *rest]))
 
 
 def grows(value: Any) -> bool:
