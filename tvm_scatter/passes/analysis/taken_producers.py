@@ -254,7 +254,8 @@ def _broadcasts(call: ScatterCall) -> bool:
     """Whether a scatter may read an update more than once: only this form gives it a shape."""
     if call.form != INDEX_PUT:
         return False
-    shapes = [static_shape(each) for each in (call.data, *call.stored_updates, *call.indices)]
+    read = (call.data, call.stored_updates[0], *call.indices)
+    shapes = [static_shape(each) for each in read]
     if any(shape is None for shape in shapes):
         return True
     data, updates, *indices = (shape or [] for shape in shapes)
