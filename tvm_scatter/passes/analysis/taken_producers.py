@@ -238,7 +238,8 @@ def _spreads(reader: Binding, var: Any, spread: Set[Any]) -> bool:
         The variables of the readers from whose elements several are computed.
     """
     if is_scatter(reader.value):
-        return _broadcasts(ScatterCall.from_call(reader.value))
+        call = ScatterCall.from_call(reader.value)
+        return _reads_as_updates(reader, var) and _broadcasts(call)
     if reader.var in spread:
         return True
     if operator_of(reader.value) in MOVES - {"relax.broadcast_to"}:
