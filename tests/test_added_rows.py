@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -118,4 +119,21 @@ def test_sums_of_16_bits_are_rounded_once_and_stay_apart() -> None:
         return zeros.index_add(0, rest[1], messages)
 
     [found] = notes(halves, *tensors, device="cuda")
-    assert "sum" in found and "not computed elementwise" in found
+    assert found.endswith("reads its updates from memory: elements of float16 are added up apart")
+
+
+def test_why_other_sums_stay_apart() -> None:
+    def message(axes: Any, *more: int) -> Callable[..., Any]:
+        def function(x: torch.Tensor, source: torch.Tensor, to: torch.Tensor, *_: Any) -> Any:
+            messages = x[source].reshape(len(to), *more, -1).sum(axes)
+            return torch.zeros(x.shape[0], messages.shape[-1]).index_add(0, to, messages)
+
+        return function
+
+    for function, given, reason in (
+        (mixed, inputs(9, 16), "9 rows, other than 1 to 8, are added up apart"),
+        (mixed, inputs(4, 15), "rows of fewer than 16 elements are added up apart"),
+        (message((1, 2), 2, 2), inputs(4, 16), "several axes are added up apart"),
+    ):
+        [found] = notes(function, *given, device="cuda")
+        assert found.endswith(f"reads its updates from memory: {reason}")

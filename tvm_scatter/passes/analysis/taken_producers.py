@@ -11,13 +11,13 @@ import tvm
 from tvm import relax
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.lowering.added_rows import is_short_sum
+from tvm_scatter.lowering.added_rows import is_short_sum, is_sum, reason_to_add_apart
 from tvm_scatter.lowering.inlined import CALLS, MOVES, PRODUCERS, operands_of
 from tvm_scatter.lowering.operands import Given
 from tvm_scatter.lowering.plan_read import plan_read
 from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.lowering.target import strategy_of, target_of
-from tvm_scatter.ops.called import operator_of
+from tvm_scatter.ops.called import CALL_TIR, operator_of
 from tvm_scatter.ops.names import INDEX_PUT
 from tvm_scatter.ops.read_ops import index_tensors
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
@@ -104,7 +104,7 @@ def taken_producers(
         if not takers:
             continue
         adds = takers <= adding and is_short_sum(binding.value)
-        refusal = None if adds else _refusal_of_operator(binding.value)
+        refusal = None if adds else _refusal_of_producer(binding.value)
         if refusal is None:
             refusal = _refusal_there(binding, bindings, [scatters[each] for each in takers])
         if refusal is None and binding.var in pinned:
@@ -173,10 +173,19 @@ def refusal_of(binding: Binding, bindings: Bindings, takers: list[Binding]) -> s
     return _refusal_there(binding, bindings, takers) if refusal is None else refusal
 
 
+def _refusal_of_producer(value: Any) -> str | None:
+    """Why no scatter computes what an operator does for its updates; ``None`` if one may."""
+    if not is_sum(value):
+        return _refusal_of_operator(value)
+    return reason_to_add_apart(value) or "with the sum added up they are not computed"
+
+
 def _refusal_of_operator(value: Any) -> str | None:
     """Why no reader can compute what an operator does; ``None`` if one may."""
     if operator_of(value) in PRODUCERS or is_read(value):
         return None
+    if operator_of(value) == CALL_TIR:
+        return f"{value.args[0].name_hint} is a function of its own"
     return f"{operator_of(value) or 'what is no operator'} is not computed elementwise"
 
 
