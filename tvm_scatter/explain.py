@@ -21,6 +21,7 @@ from tvm_scatter.ops.arguments import need_module
 from tvm_scatter.ops.scatter_call import is_scatter, operator_name
 from tvm_scatter.passes.analysis.product_rows import planned_product_rows
 from tvm_scatter.passes.functions import is_ours_to_change
+from tvm_scatter.passes.own_lines import note_of_lines
 from tvm_scatter.passes.report import Note, collected_notes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.schedules.gpu.planned_read import form_of_plan
@@ -175,19 +176,27 @@ class Explanations(list[Explanation]):
         The forms of the reads by index that no scatter computes, on GPUs, and of the reductions
         and products that compute the rows that they read. What TVM fuses with a read may still
         change its form.
+    lines : list of Note
+        The forms of sorts, selections and running sums, or why TVM computes them.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.notes: list[Note] = []
         self.reads: list[Note] = []
+        self.lines: list[Note] = []
+
+    @property
+    def beside(self) -> list[Note]:
+        """What is computed beside scatters, and how."""
+        return [*self.reads, *self.lines]
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data that ``json`` takes."""
         return [explanation.to_dict() for explanation in self]
 
     def __str__(self) -> str:
-        return "\n".join(map(str, [*self.notes, *self, *self.reads])) or "no scatter"
+        return "\n".join(map(str, [*self.notes, *self, *self.beside])) or "no scatter"
 
 
 def explain(mod: IRModule, target: Any = None) -> Explanations:
@@ -221,6 +230,8 @@ def explain(mod: IRModule, target: Any = None) -> Explanations:
         reads = list(_reads(mod, options))
         # To find products, TVM makes functions of all operators: only if one might read rows.
         found.reads = [*reads, *_row_sums(mod), *(_products(mod) if reads else ())]
+        noted = (note_of_lines(where, call) for where, call in _values(mod))
+        found.lines = [note for note in noted if note is not None]
     return found
 
 

@@ -197,8 +197,17 @@ def _launch(body: str, arguments: dict[str, Any], blocks: Any) -> None:
     run_body("scan", body, arguments, blocks, _THREADS)
 
 
-def _takes(data_dtype: str, dtype: str) -> bool:
-    return data_dtype in DATA_DTYPES and dtype in DATA_DTYPES
+def _refusal(data_dtype: str, dtype: str) -> str | None:
+    others = [each for each in (data_dtype, dtype) if each not in DATA_DTYPES]
+    return f"{others[0]} is not scanned by this package" if others else None
 
 
-SCAN = Scan(_takes, _workspace, _emit)
+def _scan_form(problem: ScanProblem) -> str:
+    lines = _Lines.of(problem)
+    warps = _Form.of(problem, lines).takes_warps(lines)
+    if isinstance(warps, bool):
+        return "a line by a warp" if warps else "a line in tiles, in one pass"
+    return "a line by a warp or in tiles, as the run time finds the sizes"
+
+
+SCAN = Scan(_refusal, _scan_form, _workspace, _emit)

@@ -35,17 +35,32 @@ _FEW_LINES, _LONG_LINE = 8, 1 << 15
 _PLACE_BYTES = 8
 
 
-def _takes(problem: SmallestProblem) -> bool:
-    if problem.dtype not in ("int32", "int64") or problem.count > _MOST:
-        return False
+def _refusal(problem: SmallestProblem) -> str | None:
+    if problem.dtype not in ("int32", "int64"):
+        return f"{problem.dtype} is not selected by this package"
+    if problem.count > _MOST:
+        return f"more than {_MOST} are wanted"
     if not isinstance(problem.length, int):
-        return True
+        return None
     lines = problem.number
     many = problem.count > _MANY
     few = isinstance(lines, int) and lines <= _FEW_LINES and problem.length > _LONG_LINE
-    if (few and (many or _parts(problem) == 1)) or (many and problem.length <= _SHORT_LINE):
-        return False
-    return problem.count * _SORTED_PART <= problem.length
+    if few and (many or _parts(problem) == 1):
+        return "few long lines are sorted faster"
+    if many and problem.length <= _SHORT_LINE:
+        return "lines that a block keeps are sorted faster where many are wanted"
+    if problem.count * _SORTED_PART > problem.length:
+        return "most of a line is wanted"
+    return None
+
+
+def _form(problem: SmallestProblem) -> str:
+    parts = _parts(problem)
+    if parts > 1:
+        return f"selected from what {parts} blocks select from parts of a line"
+    threads, held = _team(problem.length, problem.count)
+    team = "a warp" if threads == _WARP else f"{threads} threads"
+    return f"selected by {team}" + ("" if held else " that read a line several times")
 
 
 def _parts(problem: SmallestProblem) -> int:
@@ -121,4 +136,4 @@ def _launches(problem: SmallestProblem, data: Any, places: Any, workspace: Any) 
     run_body("smallest", body, {**tensors, **sizes}, blocks, block)
 
 
-SMALLEST = Smallest(_takes, _workspace, _emit)
+SMALLEST = Smallest(_refusal, _form, _workspace, _emit)

@@ -24,9 +24,26 @@ _KEPT = ((512, 256, 2), (1024, 256, 4), (2048, 512, 4), (4096, 512, 8))
 _LONGEST_KEPT = _KEPT[-1][0]
 
 
-def _takes(problem: SortProblem) -> bool:
+def _refusal(problem: SortProblem) -> str | None:
     size = problem.size
-    return problem.dtype in ("int32", "int64") and not (isinstance(size, int) and size >= LIMIT)
+    if problem.dtype not in ("int32", "int64"):
+        return f"{problem.dtype} is not sorted by this package"
+    return (
+        f"there are {LIMIT} elements or more" if isinstance(size, int) and size >= LIMIT else None
+    )
+
+
+def _form(problem: SortProblem) -> str:
+    if not isinstance(problem.length, int):
+        return "by counting, by blocks or by radix, as the run time finds the length of a line"
+    found: list[str] = []
+    _by_length(
+        problem.length,
+        lambda: found.append("by counting, because a line is short"),
+        lambda: found.append("a line by a block, because a block keeps it"),
+        lambda: found.append("all lines by radix, because they are too long for a block"),
+    )
+    return found[0]
 
 
 def _workspace(problem: SortProblem) -> Any:
@@ -52,21 +69,29 @@ def _emit(problem: SortProblem, data: Any, places: Any, workspace: Any = None) -
     def in_tiles() -> None:
         TileSort(problem).emit(data, places, workspace)
 
-    def longer() -> None:
-        _if_at_most(problem.length, _LONGEST_KEPT, kept, in_tiles)
-
     size = problem.size
     if isinstance(size, int):
-        _if_at_most(problem.length, _COUNTED, counted, longer)
+        _by_length(problem.length, counted, kept, in_tiles)
         return
     with T.If(size > 0), T.Then():
-        _if_at_most(problem.length, _COUNTED, counted, longer)
+        _by_length(problem.length, counted, kept, in_tiles)
+
+
+def _by_length(
+    length: Any, counted: Callable[[], None], kept: Callable[[], None], in_tiles: Callable[[], None]
+) -> None:
+    """Do what suits the length of lines, or emit all of it if only the run time finds that."""
+
+    def longer() -> None:
+        _if_at_most(length, _LONGEST_KEPT, kept, in_tiles)
+
+    _if_at_most(length, _COUNTED, counted, longer)
 
 
 def _if_at_most(
     length: Any, most: int, short: Callable[[], None], long: Callable[[], None]
 ) -> None:
-    """Emit one of two, or both if only the run time finds the length."""
+    """Do one of two, or emit both if only the run time finds the length."""
     if isinstance(length, int):
         (short if length <= most else long)()
         return
@@ -84,4 +109,4 @@ def _run(
     run_body("sort_lines", body, {**tensors(data, places), **sizes(problem)}, blocks, threads)
 
 
-SORT = Sort(_takes, _workspace, _emit)
+SORT = Sort(_refusal, _form, _workspace, _emit)

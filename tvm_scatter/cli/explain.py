@@ -25,13 +25,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         json.dump(found.to_dict(), sys.stdout, indent=2)
         sys.stdout.write("\n")
-    elif not found and not found.reads:
+    elif not found and not found.beside:
         print("no scatter")
     else:
         console = Console(highlight=False, markup=False)
         if found:
             console.print(table(found))
-        for note in (*found.notes, *found.reads):
+        for note in (*found.notes, *found.beside):
             console.print(str(note), soft_wrap=True)
     return 0
 

@@ -35,8 +35,11 @@ class Scan:
 
     Attributes
     ----------
-    takes : callable
-        Whether it scans elements of a type to results of a type.
+    refusal : callable
+        Why it does not scan elements of a type to results of a type, as a clause; ``None`` if it
+        does.
+    form : callable
+        How it scans a problem, as a clause.
     workspace : callable
         The bytes of memory that a problem needs beside its tensors.
     emit : callable
@@ -44,6 +47,7 @@ class Scan:
         workspace.
     """
 
-    takes: Callable[[str, str], bool]
+    refusal: Callable[[str, str], str | None]
+    form: Callable[[ScanProblem], str]
     workspace: Callable[[ScanProblem], Any]
     emit: Callable[[ScanProblem, Any, Any, Any], None]

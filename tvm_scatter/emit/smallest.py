@@ -34,8 +34,11 @@ class Smallest:
 
     Attributes
     ----------
-    takes : callable
-        Whether it does a problem, and faster than a sort of the lines.
+    refusal : callable
+        Why it does not do a problem, or not faster than a sort of the lines, as a clause; ``None``
+        if it does.
+    form : callable
+        How it does a problem, as a clause.
     workspace : callable
         The bytes of memory that a problem needs beside its tensors; 0 if it needs none.
     emit : callable
@@ -45,6 +48,7 @@ class Smallest:
         ``count``, the rest of the places are 0.
     """
 
-    takes: Callable[[SmallestProblem], bool]
+    refusal: Callable[[SmallestProblem], str | None]
+    form: Callable[[SmallestProblem], str]
     workspace: Callable[[SmallestProblem], Any]
     emit: Callable[..., None]

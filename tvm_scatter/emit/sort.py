@@ -34,8 +34,10 @@ class Sort:
 
     Attributes
     ----------
-    takes : callable
-        Whether it sorts a problem.
+    refusal : callable
+        Why it does not sort a problem, as a clause; ``None`` if it does.
+    form : callable
+        How it sorts a problem, as a clause.
     workspace : callable
         The bytes of memory that a problem needs beside its tensors; 0 if it needs none.
     emit : callable
@@ -43,6 +45,7 @@ class Sort:
         the same shape, and the workspace if there is one. Equal elements stay as they come.
     """
 
-    takes: Callable[[SortProblem], bool]
+    refusal: Callable[[SortProblem], str | None]
+    form: Callable[[SortProblem], str]
     workspace: Callable[[SortProblem], Any]
     emit: Callable[..., None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tvm import relax, te, tirx
@@ -10,8 +11,8 @@ from tvm_scatter.emit.smallest import SmallestProblem
 from tvm_scatter.ops.shapes import SymbolTable, is_empty, static_shape
 from tvm_scatter.selection.backend import backend_of
 
-from .legalize_sort import places_in_order
-from .lines import call_of, sizes_of_lines
+from .legalize_sort import plan_sort
+from .lines import LeftToTVM, PlannedLines, sizes_of_lines
 from .target import target_of
 
 TOPK = "relax.topk"
@@ -20,55 +21,93 @@ TOPK = "relax.topk"
 def legalize_smallest(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """Emit a selection, or a sort; the call itself where TVM has to sort."""
     [data], attrs = call.args, call.attrs
-    shape = static_shape(data)
-    if not shape or is_empty(data) or int(attrs.k) < 1:
-        return call
-    places = _selected(bb, call)
-    if places is None:
-        places = _first_of_all(bb, call)
-    if places is None:
+    try:
+        places = _places(bb, call)
+    except LeftToTVM:
         return call
     kind = str(attrs.ret_type)
     if kind == "indices":
         return places
-    values = bb.emit_te(_taken, data, places, int(attrs.axis) % len(shape))
+    values = bb.emit_te(_taken, data, places, int(attrs.axis) % len(static_shape(data) or []))
     return values if kind == "values" else relax.Tuple([values, places])
 
 
-def _selected(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
-    """The places by a selection; ``None`` where the target has none, or sorts faster."""
+def form_of_topk(call: relax.Call) -> str:
+    """How the elements are found, as a clause.
+
+    Raises
+    ------
+    LeftToTVM
+        If TVM finds them.
+    """
+    _check(call)
+    try:
+        return _planned(call).form
+    except LeftToTVM as refusal:
+        return f"sorted, because {refusal}: {_planned_sort(call).form}"
+
+
+def _places(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Emit what finds the places."""
+    _check(call)
+    try:
+        planned = _planned(call)
+    except LeftToTVM:
+        return _first_of_all(bb, call, _planned_sort(call))
+    [data] = call.args
+    keys = bb.emit_te(_inverted, data) if call.attrs.largest else data
+    return planned.emit(bb, "smallest", keys)
+
+
+def _check(call: relax.Call) -> None:
+    """Raise if there is nothing to find, or if nothing is known of the lines."""
+    [data] = call.args
+    if not static_shape(data) or is_empty(data):
+        raise LeftToTVM("its lines are unknown or empty")
+    if int(call.attrs.k) < 1:
+        raise LeftToTVM("all or none of a line are wanted")
+
+
+def _planned(call: relax.Call) -> PlannedLines:
+    """Plan a selection.
+
+    Raises
+    ------
+    LeftToTVM
+        Where the target has none, or sorts faster.
+    """
     [data], attrs = call.args, call.attrs
     target, shape, count = target_of(data), static_shape(data) or [], int(attrs.k)
     smallest = backend_of(target).smallest
+    if smallest is None:
+        raise LeftToTVM(f"this package has no selection for {target.kind.name}")
     symbols, axis = SymbolTable(), int(attrs.axis) % len(shape)
     whole = symbols.shape(TOPK, data)
     part = (*whole[:axis], count, *whole[axis + 1 :])
     dtypes = str(data.ty.dtype), str(attrs.dtype)
 
-    def problem(values: dict[str, Any]) -> SmallestProblem:
+    def problem(values: Mapping[str, Any]) -> SmallestProblem:
         return SmallestProblem(*sizes_of_lines(whole, axis, values), *dtypes, count)
 
-    if smallest is None or not smallest.takes(problem(symbols.values)):
-        return None
-    keys = bb.emit_te(_inverted, data) if attrs.largest else data
-    return call_of(
-        bb,
-        "smallest",
-        keys,
-        relax.TensorType([*shape[:axis], count, *shape[axis + 1 :]], dtypes[1], data.ty.vdevice),
-        [("data", whole, dtypes[0]), ("places", part, dtypes[1])],
-        smallest.workspace(problem(symbols.values)),
-        lambda values, *buffers: smallest.emit(problem(values), *buffers),
-    )
+    refusal = smallest.refusal(problem(symbols.values))
+    if refusal is not None:
+        raise LeftToTVM(refusal)
+    sizes = [*shape[:axis], count, *shape[axis + 1 :]]
+    type_ = relax.TensorType(sizes, dtypes[1], data.ty.vdevice)
+    parameters = [("data", whole, dtypes[0]), ("places", part, dtypes[1])]
+    return PlannedLines(smallest, problem, symbols.values, type_, parameters)
 
 
-def _first_of_all(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
-    """The places by a sort; ``None`` where only TVM sorts."""
+def _planned_sort(call: relax.Call) -> PlannedLines:
     [data], attrs = call.args, call.attrs
-    axis, count = int(attrs.axis) % len(static_shape(data) or []), int(attrs.k)
-    places = places_in_order(bb, data, axis, bool(attrs.largest), str(attrs.dtype))
-    if places is None:
-        return None
+    return plan_sort(data, int(attrs.axis), bool(attrs.largest), str(attrs.dtype))
+
+
+def _first_of_all(bb: relax.BlockBuilder, call: relax.Call, planned: PlannedLines) -> relax.Expr:
+    """The places by a sort."""
+    [data] = call.args
+    axis, count = int(call.attrs.axis) % len(static_shape(data) or []), int(call.attrs.k)
+    places = planned.emit(bb, "sort", data)
 
     def first(places: te.Tensor) -> te.Tensor:
         length, dtype = places.shape[axis], places.dtype

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import relax, tirx
@@ -11,6 +12,10 @@ from tvm.target import Target
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
+from tvm_scatter.emit.scan import Scan
+from tvm_scatter.emit.smallest import Smallest
+from tvm_scatter.emit.sort import Sort
+from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.signature import Dim
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
@@ -18,6 +23,52 @@ from .target import target_of
 
 #: A parameter of a function: its name, shape and data type.
 Parameter = tuple[str, Sequence[Dim], str]
+
+
+class LeftToTVM(ScatterError):
+    """Why TVM computes something of lines. Its text is a clause."""
+
+
+@dataclass(frozen=True)
+class PlannedLines:
+    """What a kind of target computes of the lines of a tensor.
+
+    Attributes
+    ----------
+    by : Scan, Smallest or Sort
+        How it does that.
+    problem : callable
+        The problem, given the values of symbolic sizes.
+    values : mapping
+        Those in the module.
+    type_ : relax.TensorType
+        The type of the result.
+    parameters : sequence of Parameter
+        The data and the result.
+    """
+
+    by: Scan | Smallest | Sort
+    problem: Callable[[Mapping[str, Any]], Any]
+    values: Mapping[str, Any]
+    type_: relax.TensorType
+    parameters: Sequence[Parameter]
+
+    @property
+    def form(self) -> str:
+        """How it is computed, as a clause."""
+        return self.by.form(self.problem(self.values))
+
+    def emit(self, bb: relax.BlockBuilder, name: str, data: relax.Expr) -> relax.Expr:
+        """Emit a call of a function of this name: its result."""
+        return call_of(
+            bb,
+            name,
+            data,
+            self.type_,
+            self.parameters,
+            self.by.workspace(self.problem(self.values)),
+            lambda values, *buffers: self.by.emit(self.problem(values), *buffers),
+        )
 
 
 def sizes_of_lines(

@@ -5,6 +5,7 @@ TVM dispatches these operators before it legalizes, so they are lowered in front
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -12,15 +13,25 @@ import tvm
 from tvm import relax
 from tvm.ir import Op
 
-from tvm_scatter.lowering.legalize_scan import KINDS, legalize_scan
-from tvm_scatter.lowering.legalize_smallest import TOPK, legalize_smallest
-from tvm_scatter.lowering.legalize_sort import ARGSORT, legalize_argsort
+from tvm_scatter.lowering.legalize_scan import KINDS, form_of_scan, legalize_scan
+from tvm_scatter.lowering.legalize_smallest import TOPK, form_of_topk, legalize_smallest
+from tvm_scatter.lowering.legalize_sort import ARGSORT, form_of_argsort, legalize_argsort
+from tvm_scatter.lowering.lines import LeftToTVM
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.options import current_options
+
+from .report import Note
 
 _LEGALIZE = {
     **dict.fromkeys(KINDS, legalize_scan),
     TOPK: legalize_smallest,
     ARGSORT: legalize_argsort,
+}
+#: What each computes, and what says in which form.
+_FORMS: dict[str, tuple[str, Callable[[relax.Call], str | None]]] = {
+    **dict.fromkeys(KINDS, ("scan", form_of_scan)),
+    TOPK: ("topk", form_of_topk),
+    ARGSORT: ("sort", form_of_argsort),
 }
 
 
@@ -34,6 +45,20 @@ def OwnLines() -> tvm.transform.Pass:
         return relax.transform.LegalizeOps(_LEGALIZE, others)(mod)
 
     return tvm.transform.module_pass(lower, opt_level=0, name="OwnLines")
+
+
+def note_of_lines(where: str, call: Any) -> Note | None:
+    """What the pass does with a call; ``None`` if that is nothing, as of other operators."""
+    name = operator_of(call)
+    if name not in _FORMS or not current_options().enabled:
+        return None
+    what, form_of = _FORMS[name]
+    try:
+        form = form_of(call)
+    except LeftToTVM as refusal:
+        form = f"by TVM, because {refusal}"
+    operator = name.removeprefix("relax.")
+    return None if form is None else Note(what, where, f"= {operator}, {form}")
 
 
 @cache

@@ -15,7 +15,7 @@ class Note:
     Attributes
     ----------
     switch : str
-        The option that switches this pass off.
+        The option that switches this pass off; where none does, what is computed.
     where : str
         The function and the variable that were changed, such as ``main.lv``.
     text : str
