@@ -249,6 +249,17 @@ def test_nothing_waits_for_a_product() -> None:
     assert kernels(program, x) == kernels(program, x, loops=False)
 
 
+def test_what_takes_too_many_operations_is_computed_apart() -> None:
+    def program(x: Any) -> Any:
+        found = [x, x + 1, x + 2]
+        for _ in range(20):
+            found = [each.tanh() for each in found]
+        return tuple(found)
+
+    x = matrix(40, 6)
+    assert kernels(program, x) == kernels(program, x, loops=False)
+
+
 @pytest.mark.turns(3)
 def test_what_comes_later(device: str) -> None:
     """A tensor that is read between others is not computed before what it is computed from."""

@@ -56,6 +56,8 @@ class OneLoop:
         self._known: dict[Any, list[tuple[list[Any], Any]]] = {}
         self._lines: list[tirx.Stmt] = []
         self._nodes = 0
+        #: Raised by what TVM calls, an error would come out of it as another one.
+        self._refusal: NotOneLoop | None = None
 
     def function(self, results: Sequence[tuple[Any, Sequence[Part]]]) -> tirx.PrimFunc:
         """The function that computes tensors.
@@ -113,9 +115,17 @@ class OneLoop:
 
         def load(each: Any) -> Any:
             operand = member.operands.get(each.source)
-            return each if operand is None else self._read(operand, each.indices)
+            if operand is None or self._refusal is not None:
+                return each
+            try:
+                return self._read(operand, each.indices)
+            except NotOneLoop as refusal:
+                self._refusal = refusal
+                return each
 
         found = tvm_ffi.structural_map(value, (tvm.ir.TensorLoad, load))
+        if self._refusal is not None:
+            raise self._refusal
         if len(all_of(found, tvm.ir.Expr)) > _MOST_OF_ELEMENT:
             raise NotOneLoop("an element takes too many operations")
         return found
