@@ -9,28 +9,33 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import IRModule
 
 from tvm_scatter.lowering.batched import describe, is_batch
+from tvm_scatter.lowering.fusion_patterns import ROOT, fusion_pattern
 from tvm_scatter.lowering.plan import Plan, Way, plan
 from tvm_scatter.lowering.plan_read import plan_read
 from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.lowering.target import target_of, target_of_call
 from tvm_scatter.ops.arguments import need_module
+from tvm_scatter.ops.called import CALL_TIR, operator_of
 from tvm_scatter.ops.scatter_call import is_scatter, operator_name
-from tvm_scatter.passes.analysis.product_rows import planned_product_rows
 from tvm_scatter.passes.functions import is_ours_to_change
+from tvm_scatter.passes.named_steps import with_named_steps
 from tvm_scatter.passes.own_lines import note_of_lines
+from tvm_scatter.passes.put_together import legalized_beside_scatters, put_together
 from tvm_scatter.passes.report import Note, collected_notes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.schedules.gpu.planned_product import form_of_product
 from tvm_scatter.schedules.gpu.planned_read import form_of_plan
 from tvm_scatter.schedules.gpu.planned_rows import planned_row_form
+from tvm_scatter.selection.backend import backend_of
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import to_target
 
 from .options import Options, current_options
-from .passes import passes
+from .passes import last_passes, passes
 
 #: The name in :func:`summary` for scatters that this package does not compute.
 STOCK = "TVM's own"
@@ -174,8 +179,9 @@ class Explanations(list[Explanation]):
         The rewrites of the passes that run before the strategy.
     reads : list of Note
         The forms of the reads by index that no scatter computes, on GPUs, and of the reductions
-        and products that compute the rows that they read. What TVM fuses with a read may still
-        change its form.
+        that compute the rows that they read. What TVM fuses with a read may still change its form.
+    kernels : list of Note
+        What else is computed by one kernel on GPUs, and the forms of products.
     lines : list of Note
         The forms of sorts, selections and running sums, or why TVM computes them.
     """
@@ -184,12 +190,13 @@ class Explanations(list[Explanation]):
         super().__init__()
         self.notes: list[Note] = []
         self.reads: list[Note] = []
+        self.kernels: list[Note] = []
         self.lines: list[Note] = []
 
     @property
     def beside(self) -> list[Note]:
         """What is computed beside scatters, and how."""
-        return [*self.reads, *self.lines]
+        return [*self.reads, *self.kernels, *self.lines]
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data that ``json`` takes."""
@@ -227,9 +234,8 @@ def explain(mod: IRModule, target: Any = None) -> Explanations:
     with nullcontext() if target is None else to_target(target):
         found.notes, mod = _rewritten(mod, options)
         found += [_explanation(where, each) for where, each in _plans(mod, options)]
-        reads = list(_reads(mod, options))
-        # To find products, TVM makes functions of all operators: only if one might read rows.
-        found.reads = [*reads, *_row_sums(mod), *(_products(mod) if reads else ())]
+        found.reads = [*_reads(mod, options), *_row_sums(mod)]
+        found.kernels = _kernels(mod, options)
         noted = (note_of_lines(where, call) for where, call in _values(mod))
         found.lines = [note for note in noted if note is not None]
     return found
@@ -287,10 +293,30 @@ def _row_sums(mod: IRModule) -> Iterator[Note]:
             yield Note("row_sums", where, f"= {form}, because {form.reason}")
 
 
-def _products(mod: IRModule) -> Iterator[Note]:
-    """The products that read their rows by index."""
-    for where, rows in planned_product_rows(mod):
-        yield Note("products", where, f"reads its rows itself: {rows}")
+def _kernels(mod: IRModule, options: Options) -> list[Note]:
+    """What is computed by one kernel beside scatters, and how products are."""
+    target = tvm.target.Target.current(allow_none=True)
+    if not options.enabled or target is None or not backend_of(target).is_gpu:
+        return []
+    with collected_notes() as notes:
+        last = tvm.transform.Sequential(last_passes(options, on_gpu=True, schedules=True))
+        legalized = legalized_beside_scatters(last(mod))
+        mod = put_together(with_named_steps(legalized, mod))
+    forms = {name: form_of_product(mod[name], target) for name in _products(mod)}
+    for where, call in _values(mod):
+        form = forms.get(call.args[0]) if operator_of(call) == CALL_TIR else None
+        if form is not None:
+            notes.append(Note("products", where, form))
+    return notes
+
+
+def _products(mod: IRModule) -> list[Any]:
+    """The names of functions that TVM computes nothing in front of, such as products."""
+    return [
+        name
+        for name, function in mod.functions.items()
+        if isinstance(function, tirx.PrimFunc) and fusion_pattern(function) == ROOT
+    ]
 
 
 def _values(mod: IRModule) -> Iterator[tuple[str, Any]]:

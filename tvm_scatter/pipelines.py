@@ -26,9 +26,8 @@ from .passes import (
     DeferBoundsCheck,
     HostConstants,
     OwnLines,
-    RowProducts,
-    ShapesBehindProducts,
     SizeBounds,
+    last_passes,
     passes,
 )
 from .passes.check_exported_sizes import CheckExportedSizes
@@ -139,10 +138,7 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) 
     schedules = schedules if wanted.schedule is None else wanted.schedule
     if wanted.enabled:
         mod = scheduled_row_reductions(mod, target)
-    if wanted.enabled and (on_gpu or schedules):
-        mod = RowProducts(on_gpu)(mod)
-    if wanted.enabled and on_gpu and wanted.products:
-        mod = ShapesBehindProducts()(mod)
+    mod = tvm.transform.Sequential(last_passes(wanted, on_gpu, schedules))(mod)
     if schedules:
         mod = scheduled_for_cpu(mod, target)
     if schedules and not on_gpu:

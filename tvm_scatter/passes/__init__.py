@@ -76,6 +76,20 @@ def passes(options: Options) -> list[tvm.transform.Pass]:
     return [*first, *(make(options) for make in wanted)]
 
 
+def last_passes(options: Options, on_gpu: bool, schedules: bool) -> list[tvm.transform.Pass]:
+    """The passes that run behind all others, directly in front of LegalizeOps.
+
+    Parameters
+    ----------
+    schedules : bool
+        Whether functions on CPUs get schedules of this package.
+    """
+    if not options.enabled:
+        return []
+    found = [RowProducts(on_gpu)] if on_gpu or schedules else []
+    return [*found, ShapesBehindProducts()] if on_gpu and options.products else found
+
+
 __all__ = [
     "PASSES",
     "BranchFunctions",
@@ -105,5 +119,6 @@ __all__ = [
     "UnreadIndices",
     "UnwrittenSoftmax",
     "UseIndexFacts",
+    "last_passes",
     "passes",
 ]

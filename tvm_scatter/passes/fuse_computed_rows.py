@@ -14,6 +14,7 @@ from tvm_scatter.lowering.computed_rows import computed_rows
 
 from .analysis.row_groups import RowGroup, row_groups
 from .merged_calls import MergedCall, merged, with_merged_calls
+from .report import note
 
 
 def fuse_computed_rows(mod: tvm.IRModule) -> tvm.IRModule:
@@ -26,16 +27,24 @@ def fuse_computed_rows(mod: tvm.IRModule) -> tvm.IRModule:
     """
     calls = {
         name: {
-            var: call for var, group in groups.items() if (call := _call(group, mod)) is not None
+            var: call
+            for var, group in groups.items()
+            if (call := _call(group, mod, f"{name.name_hint}.{var.name}")) is not None
         }
         for name, groups in row_groups(mod).items()
     }
     return with_merged_calls(mod, calls)
 
 
-def _call(group: RowGroup, mod: tvm.IRModule) -> MergedCall | None:
+def _call(group: RowGroup, mod: tvm.IRModule, where: str) -> MergedCall | None:
     """The call of one function of a group, if it has a schedule."""
     function = merged(group.bindings, group.arguments, mod)
     if computed_rows(function) is None:
+        note(
+            "reductions",
+            where,
+            f"has no schedule as one kernel of rows: {group}",
+        )
         return None
+    note("reductions", where, f"is computed by one kernel of rows: {group}")
     return MergedCall(f"{group.reduces}_of_computed_rows", function, group.arguments)

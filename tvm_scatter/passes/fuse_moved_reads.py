@@ -23,6 +23,7 @@ from .analysis.call_groups import arguments_of, called_function, says_sizes
 from .functions import is_ours_to_change
 from .merged_calls import MergedCall, merged, with_merged_calls
 from .reads_apart import reads_for_many
+from .report import note
 
 #: The name of the functions.
 _NAME = "read_and_moved"
@@ -40,14 +41,14 @@ def fuse_moved_reads(mod: tvm.IRModule) -> tvm.IRModule:
     if target is None or not spreads_reductions(target):
         return mod
     calls = {
-        name: _calls(mod, Bindings(function))
+        name: _calls(mod, name.name_hint, Bindings(function))
         for name, function in mod.functions.items()
         if is_ours_to_change(function)
     }
     return with_merged_calls(mod, calls)
 
 
-def _calls(mod: tvm.IRModule, bindings: Bindings) -> dict[Any, MergedCall]:
+def _calls(mod: tvm.IRModule, name: str, bindings: Bindings) -> dict[Any, MergedCall]:
     """Reads with what moves the elements that they read, by the variable of the last of these."""
     readers = bindings.readers()
     found: dict[Any, MergedCall] = {}
@@ -59,6 +60,12 @@ def _calls(mod: tvm.IRModule, bindings: Bindings) -> dict[Any, MergedCall]:
         if len(group) > 1 and says_sizes(group, arguments):
             function = merged(group, arguments, mod).with_attr(PATTERN, OPAQUE)
             found[group[-1].var] = MergedCall(_NAME, function, arguments)
+            moved = ", ".join(each.value.args[0].name_hint for each in group)
+            note(
+                "reductions",
+                f"{name}.{group[-1].var.name}",
+                f"is read and moved by one kernel: {moved}",
+            )
     return found
 
 

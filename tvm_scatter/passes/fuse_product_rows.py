@@ -13,6 +13,7 @@ import tvm
 
 from .analysis.product_rows import ProductRows, product_rows
 from .merged_calls import MergedCall, merged, with_merged_calls
+from .report import note
 
 #: The names of the functions. That they begin so, profiles know a product by.
 _OF_ROWS, _OF_TRANSPOSED = "matmul_of_read_rows", "matmul_of_transposed"
@@ -26,9 +27,15 @@ def fuse_product_rows(mod: tvm.IRModule) -> tvm.IRModule:
     mod : tvm.IRModule
         With functions that are legalized and have TVM's patterns, but are not fused.
     """
+    found = product_rows(mod)
+    for name, products in found.items():
+        for var, rows in products.items():
+            if rows.reads:
+                where = f"{name.name_hint}.{var.name}"
+                note("products", where, f"reads its rows itself: {rows}")
     calls = {
         name: {var: _call(rows, mod) for var, rows in products.items()}
-        for name, products in product_rows(mod).items()
+        for name, products in found.items()
     }
     return with_merged_calls(mod, calls)
 

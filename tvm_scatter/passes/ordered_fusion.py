@@ -18,12 +18,8 @@ from tvm.relax import transform
 from .analysis.size_order import reads_sizes_too_early
 from .cut_at_sizes import cut_at_sizes
 from .functions import is_ours_to_change, with_changes
-from .fuse_computed_rows import fuse_computed_rows
-from .fuse_moved_reads import fuse_moved_reads
-from .fuse_product_rows import fuse_product_rows
 from .long_expressions import without_long_expressions
-from .reads_apart import reads_apart
-from .share_loops import share_loops
+from .put_together import put_together
 
 #: Not replaced where they are defined, so that they are found after a reload of this package, too.
 _STOCK = {name: getattr(transform.transform, name) for name in ("FuseOps", "FuseOpsByPattern")}
@@ -47,9 +43,7 @@ def _ordered(stock: Callable[..., tvm.transform.Pass]) -> Callable[..., tvm.tran
         fuse = stock(*args, **kwargs)
 
         def run(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-            mod = fuse_computed_rows(fuse_product_rows(mod))
-            mod = share_loops(reads_apart(fuse_moved_reads(mod)))
-            return _fused(without_long_expressions(mod), fuse)
+            return _fused(without_long_expressions(put_together(mod)), fuse)
 
         return tvm.transform.module_pass(run, opt_level=fuse.info.opt_level, name=fuse.info.name)
 

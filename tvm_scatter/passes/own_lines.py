@@ -35,6 +35,10 @@ _FORMS: dict[str, tuple[str, Callable[[relax.Call], str | None]]] = {
 }
 
 
+#: The operators that the pass lowers.
+OPERATORS_OF_LINES = tuple(_LEGALIZE)
+
+
 def OwnLines() -> tvm.transform.Pass:
     """The pass. It changes nothing where the options switch this package off."""
 

@@ -26,6 +26,7 @@ from tvm_scatter.ops.called import operator_of
 from tvm_scatter.problem.reductions import HALVES
 
 from .functions import with_changes
+from .report import note
 
 #: A GPU multiplies up to so many rows while it reads the other factor once.
 _MOST_ROWS = 8
@@ -53,6 +54,11 @@ class _Second:
     repeats: int
     scales: tuple[Any, ...]
 
+    def __str__(self) -> str:
+        words = ["what is transposed"] if self.transposed else []
+        words += [f"what {self.repeats} matrices share"] if self.repeats > 1 else []
+        return " and ".join(words)
+
 
 def RowProducts(on_gpu: bool = False) -> tvm.transform.Pass:
     """The pass. It changes products of one row with a tensor that depends on the input.
@@ -66,13 +72,16 @@ def RowProducts(on_gpu: bool = False) -> tvm.transform.Pass:
     """
 
     def rewrite(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-        changed = with_changes(mod, lambda _, function: _rewritten(function, on_gpu))
+        def changed_function(name: Any, function: relax.Function) -> relax.Function | None:
+            return _rewritten(name.name_hint, function, on_gpu)
+
+        changed = with_changes(mod, changed_function)
         return mod if changed.same_as(mod) else relax.transform.DeadCodeElimination()(changed)
 
     return tvm.transform.module_pass(rewrite, opt_level=0, name="RowProducts")
 
 
-def _rewritten(function: relax.Function, on_gpu: bool) -> relax.Function | None:
+def _rewritten(name: str, function: relax.Function, on_gpu: bool) -> relax.Function | None:
     values: dict[Any, Any] = {}
 
     def visit(expression: Any) -> None:
@@ -84,14 +93,14 @@ def _rewritten(function: relax.Function, on_gpu: bool) -> relax.Function | None:
     found = values.values()
     if not any(_is_copy(value) or _second(value, values, on_gpu) is not None for value in found):
         return None
-    return _Mutator(values, on_gpu).visit_expr(function)
+    return _Mutator(name, values, on_gpu).visit_expr(function)
 
 
 @relax.expr_functor.mutator
 class _Mutator(relax.PyExprMutator):
-    def __init__(self, values: dict[Any, Any], on_gpu: bool) -> None:
+    def __init__(self, name: str, values: dict[Any, Any], on_gpu: bool) -> None:
         super().__init__()
-        self.values, self.on_gpu = values, on_gpu
+        self.name, self.values, self.on_gpu = name, values, on_gpu
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         is_copy = _is_copy(binding.value) and isinstance(binding.var, relax.DataflowVar)
@@ -100,6 +109,9 @@ class _Mutator(relax.PyExprMutator):
             # Not another name for the tensor, behind which later passes would not see what made it.
             self.set_var_remap(binding.var, source)
         else:
+            second = _second(binding.value, self.values, self.on_gpu)
+            if second is not None:
+                note("products", f"{self.name}.{binding.var.name}", f"reads {second} as it lies")
             super().visit_var_binding_(binding)
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:

@@ -18,6 +18,7 @@ from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.shapes import same_shape, static_shape
 
 from .functions import with_changes
+from .report import note
 
 _PRODUCT, _RESHAPE = "relax.matmul", "relax.reshape"
 
@@ -26,14 +27,18 @@ def ShapesBehindProducts() -> tvm.transform.Pass:
     """The pass. It changes functions in which the shape of a product is changed."""
 
     def rewrite(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-        return with_changes(mod, lambda _, function: _rewritten(function))
+        return with_changes(mod, lambda name, function: _rewritten(name.name_hint, function))
 
     return tvm.transform.module_pass(rewrite, opt_level=0, name="ShapesBehindProducts")
 
 
-def _rewritten(function: relax.Function) -> relax.Function | None:
+def _rewritten(name: str, function: relax.Function) -> relax.Function | None:
     mutator = _Mutator()
     changed = mutator.visit_expr(function)
+    for product, followers in mutator.followers.items():
+        if followers:
+            text = f"computes in its own shape what follows it: {', '.join(followers)}"
+            note("products", f"{name}.{product}", text)
     return relax.analysis.remove_all_unused(changed) if mutator.found else None
 
 
@@ -42,8 +47,10 @@ class _Mutator(PyExprMutator):
     def __init__(self) -> None:
         super().__init__()
         self.found = False
-        #: Products, and what is computed of their elements.
-        self._products: list[Any] = []
+        #: By a product, what is computed of its elements in its own shape.
+        self.followers: dict[str, list[str]] = {}
+        #: The products, each by itself and by what is computed of its elements.
+        self._products: dict[Any, str] = {}
         #: By a variable the same elements in the shape of their product.
         self._flat: dict[Any, Any] = {}
 
@@ -52,12 +59,15 @@ class _Mutator(PyExprMutator):
         flat = self._in_shape_of_product(value)
         if flat is not None:
             self.found = True
+            if operator_of(value) != _RESHAPE:
+                self.followers[self._products[flat]].append(binding.var.name)
             value = relax.op.reshape(flat, binding.var.ty.shape)
         super().visit_var_binding_(relax.VarBinding(binding.var, value))
         new = self.visit_expr(binding.var)
         if operator_of(value) == _PRODUCT:
-            self._products.append(new)
-        elif operator_of(value) == _RESHAPE and any(map(value.args[0].same_as, self._products)):
+            self._products[new] = binding.var.name
+            self.followers[binding.var.name] = []
+        elif operator_of(value) == _RESHAPE and value.args[0] in self._products:
             self._flat[new] = value.args[0]
 
     def _in_shape_of_product(self, value: Any) -> Any:
@@ -74,7 +84,7 @@ class _Mutator(PyExprMutator):
         if any(each is None for each in arguments):
             return None
         found = self.builder_.emit(relax.Call(value.op, arguments, value.attrs))
-        self._products.append(found)
+        self._products[found] = self._products[flat]
         return found
 
     def _argument(self, argument: Any, operand: Any) -> Any:

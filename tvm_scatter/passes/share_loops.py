@@ -20,10 +20,15 @@ from tvm_scatter.lowering.one_loop import NotOneLoop, OneLoop, slice_of
 from tvm_scatter.options import current_options
 from tvm_scatter.selection.backend import backend_of
 
+from .analysis.bindings import Bindings
+from .analysis.constant_values import computed_from_constants
 from .analysis.shared_loops import SharedLoop, shared_loops
 from .functions import is_ours_to_change
+from .report import note
 
 _NAME, _SLICE = "elements", "slice"
+#: The most tensors that a note names.
+_NAMED = 6
 
 
 def share_loops(mod: tvm.IRModule) -> tvm.IRModule:
@@ -49,6 +54,9 @@ class _Rewriter(PyExprMutator):
     def __init__(self, mod: tvm.IRModule, loops: Sequence[SharedLoop]) -> None:
         super().__init__(mod)
         self._starts = {_first(loop): loop for loop in loops}
+        self._name = ""
+        #: What TVM has computed by now, where constants are folded, and what nobody asks about.
+        self._constant: set[Any] = set()
         #: Tensors that are computed, as results of a call.
         self._fields: dict[Any, relax.Expr] = {}
         #: Tensors that are a part of another.
@@ -56,6 +64,7 @@ class _Rewriter(PyExprMutator):
 
     def rewritten(self, name: Any, function: relax.Function) -> tvm.IRModule:
         """The module with another function of this name."""
+        self._name, self._constant = name.name_hint, computed_from_constants(Bindings(function))
         changed = relax.analysis.remove_all_unused(self.visit_expr(function))
         self.builder_.update_func(name, changed)
         return self.builder_.get()
@@ -78,8 +87,10 @@ class _Rewriter(PyExprMutator):
         written = [(type_, each.written) for type_, each in zip(types, results, strict=True)]
         try:
             function = OneLoop(loop.members, loop.leaves, loop.sizes).function(written)
-        except NotOneLoop:
+        except NotOneLoop as reason:
+            self._note(loop, "is computed apart from", f": {reason}")
             return
+        self._note(loop, "is computed by one kernel with")
         called = self.builder_.add_func(function, _NAME)
         arguments = [self.visit_expr(each) for each in loop.leaves]
         whole = self.builder_.emit(relax.op.call_tir(called, arguments, types))
@@ -89,6 +100,18 @@ class _Rewriter(PyExprMutator):
             self._fields[each.binding.var] = relax.TupleGetItem(whole, at) if several else whole
         for var, (result, part) in loop.sliced.items():
             self._slices[var] = (self._fields[result], part)
+
+    def _note(self, loop: SharedLoop, what: str, reason: str = "") -> None:
+        """Say what becomes of a loop."""
+        calls = {**loop.inner, **loop.results}
+        tensors = sorted([*loop.results, *loop.sliced], key=lambda var: calls[var].binding.at)
+        if self._constant.issuperset(tensors):
+            return
+        first, *others = (each.name for each in tensors)
+        named = ", ".join(others[:_NAMED])
+        more = len(others) - _NAMED
+        rest = f" and {more} more" if more > 0 else ""
+        note("loops", f"{self._name}.{first}", f"{what} {named}{rest}{reason}")
 
     def _slice(self, whole: relax.Expr, part: Part) -> relax.Call:
         """The call of a function that reads a part, which TVM fuses with what reads it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +11,6 @@ from tvm import relax, tirx
 from tvm_scatter.emit.expressions import all_of
 from tvm_scatter.lowering.fused_reads import IS_READ
 from tvm_scatter.lowering.fusion_patterns import INJECTIVE, ROOT, fusion_pattern
-from tvm_scatter.ops.called import operator_of
-from tvm_scatter.ops.names import NAMES, STOCK_OPERATORS
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.functions import is_ours_to_change
 
@@ -64,24 +61,6 @@ def product_rows(mod: tvm.IRModule) -> dict[Any, dict[Any, ProductRows]]:
         for name, function in mod.functions.items()
         if is_ours_to_change(function) and (found := _found(Bindings(function), mod))
     }
-
-
-def planned_product_rows(mod: tvm.IRModule) -> Iterator[tuple[str, ProductRows]]:
-    """Where there are such products, in a module that is not legalized."""
-    operators = {
-        operator_of(binding.value)
-        for function in mod.functions.values()
-        if is_ours_to_change(function)
-        for binding in Bindings(function)
-    }
-    if "relax.matmul" not in operators:
-        return
-    legalize = relax.transform.LegalizeOps(skip_ops=[*STOCK_OPERATORS, *NAMES])
-    steps = [legalize, relax.transform.AnnotateTIROpPattern()]
-    for name, found in product_rows(tvm.transform.Sequential(steps)(mod)).items():
-        for product, rows in found.items():
-            if rows.reads:
-                yield f"{name.name_hint}.{product.name}", rows
 
 
 def _found(bindings: Bindings, mod: tvm.IRModule) -> dict[Any, ProductRows]:

@@ -51,6 +51,9 @@ class RowGroup:
     arguments: tuple[Any, ...]
     reduces: str
 
+    def __str__(self) -> str:
+        return ", ".join(each.value.args[0].name_hint for each in self.bindings)
+
 
 def row_groups(mod: tvm.IRModule) -> dict[Any, dict[Any, RowGroup]]:
     """The groups of each function that has some, by the variable of the rows.

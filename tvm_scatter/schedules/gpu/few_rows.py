@@ -11,12 +11,11 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.target import Target
 
-from tvm_scatter.options import current_options
 from tvm_scatter.schedules.empty_launches import with_body
-from tvm_scatter.selection.backend import backend_of
 
 from .few_row_form import few_row_product
 from .few_row_kernel import Kernel
+from .planned_product import schedules_products
 
 
 class FewRows(ScheduleRule):
@@ -24,7 +23,7 @@ class FewRows(ScheduleRule):
 
     def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
         """The scheduled function, or ``None`` if it is no such product."""
-        if not (backend_of(target).schedules_reads and current_options().products):
+        if not schedules_products(target):
             return None
         found = few_row_product(func)
         if found is None:

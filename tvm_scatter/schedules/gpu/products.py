@@ -23,11 +23,10 @@ from tvm.target import Target
 
 from tvm_scatter.emit.computed_updates import loads_of
 from tvm_scatter.emit.expressions import is_by_index, varies
-from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.matrix_products import Tile, matrix_product
-from tvm_scatter.selection.backend import backend_of
 
 from .guarded_vectors import with_guarded_vectors
+from .planned_product import schedules_products
 
 #: Elements of a vector. Rows of shared memory are so many longer than a multiple of its 32 banks.
 _LANES, _BANKS = 4, 32
@@ -38,7 +37,7 @@ class Products(ScheduleRule):
 
     def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
         """The scheduled function, or ``None`` if it is no such product."""
-        if not (backend_of(target).schedules_reads and current_options().products):
+        if not schedules_products(target):
             return None
         product = matrix_product(func)
         if product is None:

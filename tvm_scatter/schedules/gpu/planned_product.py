@@ -1,0 +1,37 @@
+"""The form that a product gets by itself, before TVM computes in it what follows it."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tvm import tirx
+from tvm.target import Target
+
+from tvm_scatter.options import current_options
+from tvm_scatter.passes.analysis.matrix_products import matrix_product
+from tvm_scatter.schedules.reductions_of_one import without_reductions_of_one
+from tvm_scatter.schedules.wide_reductions import with_wide_reductions
+from tvm_scatter.selection.backend import backend_of
+
+from .few_row_form import few_row_product
+
+
+def schedules_products(target: Target) -> bool:
+    """Whether this package has schedules of products, and not only TVM."""
+    return backend_of(target).schedules_reads and current_options().products
+
+
+def form_of_product(function: tirx.PrimFunc, target: Target) -> str | None:
+    """How a product is computed, as a clause; ``None`` for others, and where TVM schedules it."""
+    if not schedules_products(target):
+        return None
+    function = with_wide_reductions(without_reductions_of_one(function), integers=True)
+    few = few_row_product(function)
+    if few is not None:
+        counts = dict(zip(few.axes, few.sizes, strict=True))
+        rows = prod(counts[axis] for axis in few.rows)
+        return f"reads its matrix once for {rows} rows" if rows > 1 else "reads its matrix once"
+    product = matrix_product(function)
+    if product is None:
+        return None
+    return f"is computed in tiles of {product.tile.rows} x {product.tile.columns}"
