@@ -9,33 +9,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import tvm
-from tvm import relax, tirx
 from tvm.ir import IRModule
 
 from tvm_scatter.lowering.batched import describe, is_batch
-from tvm_scatter.lowering.fusion_patterns import ROOT, fusion_pattern
 from tvm_scatter.lowering.plan import Plan, Way, plan
 from tvm_scatter.lowering.plan_read import plan_read
 from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.lowering.target import target_of, target_of_call
 from tvm_scatter.ops.arguments import need_module
-from tvm_scatter.ops.called import CALL_TIR, operator_of
 from tvm_scatter.ops.scatter_call import is_scatter, operator_name
-from tvm_scatter.passes.functions import is_ours_to_change
-from tvm_scatter.passes.named_steps import with_named_steps
+from tvm_scatter.passes.analysis.named_values import named_values
 from tvm_scatter.passes.own_lines import note_of_lines
-from tvm_scatter.passes.put_together import legalized_beside_scatters, put_together
 from tvm_scatter.passes.report import Note, collected_notes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.schedules.gpu.planned_product import form_of_product
+from tvm_scatter.schedules.gpu.planned_kernels import planned_kernels
 from tvm_scatter.schedules.gpu.planned_read import form_of_plan
 from tvm_scatter.schedules.gpu.planned_rows import planned_row_form
-from tvm_scatter.selection.backend import backend_of
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import to_target
 
 from .options import Options, current_options
-from .passes import last_passes, passes
+from .passes import passes
 
 #: The name in :func:`summary` for scatters that this package does not compute.
 STOCK = "TVM's own"
@@ -235,8 +229,8 @@ def explain(mod: IRModule, target: Any = None) -> Explanations:
         found.notes, mod = _rewritten(mod, options)
         found += [_explanation(where, each) for where, each in _plans(mod, options)]
         found.reads = [*_reads(mod, options), *_row_sums(mod)]
-        found.kernels = _kernels(mod, options)
-        noted = (note_of_lines(where, call) for where, call in _values(mod))
+        found.kernels = planned_kernels(mod, options)
+        noted = (note_of_lines(where, call) for where, call in named_values(mod))
         found.lines = [note for note in noted if note is not None]
     return found
 
@@ -268,14 +262,14 @@ def _plans(mod: IRModule, options: Options) -> list[tuple[str, Plan]]:
     """Plan the scatters of a module."""
     return [
         (where, plan(call, target_of_call(call), options))
-        for where, call in _values(mod)
+        for where, call in named_values(mod)
         if is_scatter(call) or is_batch(call)
     ]
 
 
 def _reads(mod: IRModule, options: Options) -> Iterator[Note]:
     """The forms of the reads by index that this package schedules."""
-    for where, call in _values(mod):
+    for where, call in named_values(mod):
         planned_read = None
         if is_read(call):
             planned_read = plan_read(call, target_of(call.args[0]), options)
@@ -287,56 +281,10 @@ def _reads(mod: IRModule, options: Options) -> Iterator[Note]:
 
 def _row_sums(mod: IRModule) -> Iterator[Note]:
     """The forms of the reductions that compute the rows that they read by index."""
-    for where, call in _values(mod):
+    for where, call in named_values(mod):
         form = planned_row_form(mod, call)
         if form is not None:
             yield Note("row_sums", where, f"= {form}, because {form.reason}")
-
-
-def _kernels(mod: IRModule, options: Options) -> list[Note]:
-    """What is computed by one kernel beside scatters, and how products are."""
-    target = tvm.target.Target.current(allow_none=True)
-    if not options.enabled or target is None or not backend_of(target).is_gpu:
-        return []
-    with collected_notes() as notes:
-        last = tvm.transform.Sequential(last_passes(options, on_gpu=True, schedules=True))
-        legalized = legalized_beside_scatters(last(mod))
-        mod = put_together(with_named_steps(legalized, mod))
-    forms = {name: form_of_product(mod[name], target) for name in _products(mod)}
-    for where, call in _values(mod):
-        form = forms.get(call.args[0]) if operator_of(call) == CALL_TIR else None
-        if form is not None:
-            notes.append(Note("products", where, form))
-    return notes
-
-
-def _products(mod: IRModule) -> list[Any]:
-    """The names of functions that TVM computes nothing in front of, such as products."""
-    return [
-        name
-        for name, function in mod.functions.items()
-        if isinstance(function, tirx.PrimFunc) and fusion_pattern(function) == ROOT
-    ]
-
-
-def _values(mod: IRModule) -> Iterator[tuple[str, Any]]:
-    """What the variables of a module's functions are bound to."""
-    for name, function in mod.functions.items():
-        if is_ours_to_change(function):
-            yield from _bound(function.body, name.name_hint)
-
-
-def _bound(sequence: relax.SeqExpr, path: str) -> Iterator[tuple[str, Any]]:
-    """What variables are bound to, those in nested functions and branches too."""
-    for binding in (binding for block in sequence.blocks for binding in block.bindings):
-        value, where = binding.value, f"{path}.{binding.var.name}"
-        if isinstance(value, relax.Function):
-            yield from _bound(value.body, where)
-        elif isinstance(value, relax.If):
-            yield from _bound(value.true_branch, path)
-            yield from _bound(value.false_branch, path)
-        else:
-            yield where, value
 
 
 def _explanation(where: str, plan: Plan) -> Explanation:

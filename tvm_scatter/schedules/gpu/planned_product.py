@@ -25,6 +25,13 @@ def form_of_product(function: tirx.PrimFunc, target: Target) -> str | None:
     """How a product is computed, as a clause; ``None`` for others, and where TVM schedules it."""
     if not schedules_products(target):
         return None
+    try:
+        return _form(function)
+    except Exception:  # a rule that fails leaves the function to TVM, whatever it raises
+        return None
+
+
+def _form(function: tirx.PrimFunc) -> str | None:
     function = with_wide_reductions(without_reductions_of_one(function), integers=True)
     few = few_row_product(function)
     if few is not None:
