@@ -166,9 +166,9 @@ def test_what_tvm_computes_while_it_compiles_is_not_named() -> None:
 
         def forward(self, x: Any) -> Any:
             angles = self.angles * 2
-            return x @ angles.cos().mT, x @ angles.sin().mT
+            return x @ angles.cos(), x @ angles.sin()
 
-    assert not any(line.startswith("loops") for line in lines(Rotated(), torch.ones(5, 8)))
+    assert not any(line.startswith("loops") for line in lines(Rotated(), torch.ones(5, 40)))
 
 
 def test_a_step_of_an_operator_has_a_name_of_its_own() -> None:
