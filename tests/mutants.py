@@ -1918,9 +1918,31 @@ REDUCTIONS = (
 )
 
 _TURNED = "tests/test_turn_lines.py::"
+_BY_PLACE = "tests/test_updates_by_place.py::"
 _TRANSPOSED = "tests/test_transposes.py::"
 
 LINES = (
+    Mutant(
+        "the first entry has no place",
+        "tvm_scatter/passes/updates_by_place.py",
+        "relax.op.greater_equal(numbers, zero)",
+        "relax.op.greater(numbers, zero)",
+        (_BY_PLACE + "test_literal[cuda-sliced]",),
+    ),
+    Mutant(
+        "any order of channels is that of the axis",
+        "tvm_scatter/passes/entries_of_places.py",
+        "if np.array_equal(positions.reshape(-1), np.arange(positions.size)):",
+        "if positions.size:",
+        (_BY_PLACE + "test_what_runs_along_no_axis[cuda]",),
+    ),
+    Mutant(
+        "two axes that are run along together are two slices",
+        "tvm_scatter/passes/entries_of_places.py",
+        "if len(varies) != 1 or not all(same_size(shape[varies[0]], 1) for shape in others):",
+        "if len(varies) != 1 or not others:",
+        (_BY_PLACE + "test_what_runs_along_no_axis[cuda]",),
+    ),
     Mutant(
         "weights of another scatter are those of the first",
         "tvm_scatter/passes/emit_rows_of_lines.py",

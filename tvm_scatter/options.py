@@ -52,6 +52,9 @@ class Options:
     turn_lines : bool
         Whether lines that share an index, such as the channels of an image, are turned into rows
         where that is predicted to take less.
+    by_place : bool
+        Whether each place looks up its update, where plain updates go to places far apart and that
+        is predicted to take less, on GPUs.
     in_place : bool
         Whether a scatter overwrites its data if it is proved that nothing reads it afterwards.
     batch : bool, optional
@@ -118,6 +121,7 @@ class Options:
     fold_broadcast_index: bool = True
     index_facts: bool = True
     turn_lines: bool = True
+    by_place: bool = True
     bulk: bool = True
     in_place: bool = True
     batch: bool | None = None

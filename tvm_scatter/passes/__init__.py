@@ -34,6 +34,7 @@ from .turn_lines import TurnLines
 from .unchecked_numbers import UncheckedNumbers
 from .unread_indices import UnreadIndices
 from .unwritten_softmax import UnwrittenSoftmax
+from .updates_by_place import UpdatesByPlace
 from .use_index_facts import UseIndexFacts
 
 #: In the order in which the passes run: the option that switches each pass, and its constructor.
@@ -44,6 +45,7 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
     ("turn_lines", lambda options: TurnLines(options.in_place, options.donate)),
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
+    ("by_place", lambda options: UpdatesByPlace(options.in_place, options.donate)),
     ("index_facts", lambda options: UseIndexFacts(options.in_place, options.donate)),
     ("row_sums", lambda options: FuseRowReductions()),
     ("reductions", lambda options: UnwrittenSoftmax()),
@@ -118,6 +120,7 @@ __all__ = [
     "UncheckedNumbers",
     "UnreadIndices",
     "UnwrittenSoftmax",
+    "UpdatesByPlace",
     "UseIndexFacts",
     "last_passes",
     "passes",

@@ -116,12 +116,12 @@ class NormalisedRows(NormalisedScatter):
     def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
         vectors = []
         for index in self.call.indices:
-            index = _broadcast(visit(index), self.common, emit)
+            index = broadcasted(visit(index), self.common, emit)
             vectors.append(_cast(reshaped(index, [self.count], emit), dtype, emit))
         return vectors
 
     def updates(self, visit: Emit, emit: Emit) -> Any:
-        updates = _broadcast(visit(self.call.updates), self._around(self.common), emit)
+        updates = broadcasted(visit(self.call.updates), self._around(self.common), emit)
         return reshaped(updates, self.update_shape, emit)
 
     def positions_over(self, first: int, last: int) -> np.ndarray[Any, Any] | None:
@@ -202,7 +202,7 @@ class NormalisedElements(NormalisedScatter):
         return [_cast(visit(self.call.indices[0]), dtype, emit)]
 
     def updates(self, visit: Emit, emit: Emit) -> Any:
-        return _broadcast(visit(self.call.updates), self.update_shape, emit)
+        return broadcasted(visit(self.call.updates), self.update_shape, emit)
 
 
 def normalised(call: ScatterCall, values: Mapping[Any, Any]) -> NormalisedScatter | None:
@@ -297,7 +297,8 @@ def _positions(
     return np.asarray(np.ravel_multi_index(tuple(grids), extents)).reshape(-1)
 
 
-def _broadcast(tensor: Any, shape: Sequence[Any], emit: Emit) -> Any:
+def broadcasted(tensor: Any, shape: Sequence[Any], emit: Emit) -> Any:
+    """A tensor, broadcast to a shape."""
     if same_shape(static_shape(tensor), shape):
         return tensor
     return emit(relax.op.broadcast_to(tensor, list(shape)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import exp, log
 from typing import Any
 
 import tvm
@@ -17,9 +16,8 @@ from tvm_scatter.options import current_options
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.calibrated import machine_for
-from tvm_scatter.selection.cost import margin_below_a_record
 from tvm_scatter.selection.strategy import OpStrategy
-from tvm_scatter.selection.undominated import MOST_ELEMENTS, VALUES
+from tvm_scatter.selection.undominated import MOST_ELEMENTS
 
 from .analysis.line_values import (
     Leaf,
@@ -30,6 +28,7 @@ from .analysis.line_values import (
     leaves_in,
 )
 from .normalised_scatters import NormalisedRows
+from .predicted_gain import PredictedGain
 
 
 @dataclass(frozen=True)
@@ -112,19 +111,12 @@ class RowsOfLines:
         return self.scatters[0].lines
 
     @cached_property
-    def costs(self) -> list[tuple[float, float]]:
-        """Microseconds as it stands, and as rows, for each of the sizes that it may have.
-
-        There are none where nothing is known of what it takes.
-        """
+    def _gain(self) -> PredictedGain:
         symbols = {symbol for each in self.scatters for symbol in each.problem.symbols}
-        found = [
-            self._costs(dict.fromkeys(symbols, value)) for value in VALUES[: None if symbols else 1]
-        ]
-        return [each for each in found if each is not None]
+        return PredictedGain.over(symbols, self._costs, self.target)
 
     def _costs(self, sizes: Mapping[str, int]) -> tuple[float, float] | None:
-        """Both where unknown sizes have these values; ``None`` if nothing is known of them."""
+        """Microseconds as lines and as rows; ``None`` if nothing is known of these sizes."""
         problems = {id(each): each.problem.with_sizes(sizes) for each in self.scatters}
         first = problems[id(self.scatters[0])]
         if max(each.elements for each in problems.values()) > MOST_ELEMENTS:
@@ -160,13 +152,7 @@ class RowsOfLines:
     @property
     def gains(self) -> bool:
         """Whether rows are predicted to take clearly less, in the mean of the sizes."""
-        margin = margin_below_a_record(self.target.kind.name)
-        return bool(self.costs) and self._part * margin < 1
-
-    @property
-    def _part(self) -> float:
-        """What rows take as a part of what lines do, in the geometric mean of the sizes."""
-        return exp(sum(log(after / before) for before, after in self.costs) / len(self.costs))
+        return self._gain.is_clear
 
     def _follows(self, problem: ScatterProblem, number: int) -> ScatterProblem:
         """The problem of a scatter, the first or a later one, as later passes leave it."""
@@ -219,10 +205,7 @@ class RowsOfLines:
         said = f"turns {self.lines} lines into rows"
         if count > 1:
             said += f" for {count} scatters, which become {groups}"
-        if len(self.costs) > 1:
-            return said + f": predicted {self._part:.2f} of the time in the mean of sizes"
-        before, after = (self.costs or [(0.0, 0.0)])[0]
-        return said + f": predicted {after:.0f} us in place of {before:.0f}"
+        return f"{said}: {self._gain}"
 
 
 def lines_of(scatter: NormalisedRows, target: Target) -> ScatterProblem | None:

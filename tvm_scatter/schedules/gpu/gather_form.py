@@ -34,6 +34,8 @@ _IN_VECTORS = frozenset(
 #: Accesses that keep every thread of a large GPU busy. Where there are fewer, they are spread over
 #: more threads instead of following each other in one.
 FILLS_GPU = 1 << 18
+#: Elements that a thread has side by side where each of them is read from a place of its own.
+_MOST_OWN_READS = 4
 #: Nodes of all copies of the expression that one thread computes.
 MOST_NODES = 4096
 #: Nodes of the expression: with twice as many, TVM takes minutes for the kernel.
@@ -218,9 +220,24 @@ def _lanes(gathering: Gathering) -> tuple[int, str]:
     reads = [load for load in gathering.reads() if moves(load, gathering.axes[-1])]
     accesses = [*(reads if gathering.reads() else along), *written]
     lanes, reason = lanes_of(gathering.axes[-1], gathering.sizes[-1], accesses)
+    if lanes == 1 and _divides_often(gathering):
+        # What is divided is divided once for several elements, each of which has its own read.
+        own = [load for load in along if not is_by_index(load)]
+        most, beside = lanes_of(gathering.axes[-1], gathering.sizes[-1], [*own, *written])
+        lanes = gcd(most, _MOST_OWN_READS)
+        reason = f"{reason}, but {beside}" if lanes > 1 else reason
     while not gathering.reads() and not all(_choose_alike(gathering, lanes)):
         lanes //= 2
     return lanes, reason
+
+
+def _divides_often(gathering: Gathering) -> bool:
+    """Whether positions are divided, in threads that would keep a large GPU busy four times."""
+    axes, sizes = gathering.axes, gathering.sizes
+    known = all(isinstance(size, int) for size in sizes)
+    if not known or prod(sizes) < _MOST_OWN_READS * FILLS_GPU:
+        return False
+    return any(divides(value, axes, sizes) for value in gathering.values)
 
 
 def _choose_alike(gathering: Gathering, lanes: int) -> Iterator[bool]:
