@@ -85,12 +85,19 @@ def at(array, shift):
 def test_which_have_what_tile():
     """In shared memory lines are four numbers longer, that threads do not wait for a bank."""
     many, terms = 100_000, 64
-    assert tile(module(many, 128, terms)) == (128, [16 * (64 + 4), 16 * (128 + 4)])
-    assert tile(module(None, 256, terms)) == (128, [16 * (64 + 4), 16 * (128 + 4)])
+    assert tile(module(many, 128, terms)) == (128, [32 * (64 + 4), 32 * (128 + 4)])
+    assert tile(module(None, 256, terms)) == (128, [32 * (64 + 4), 32 * (128 + 4)])
+    assert tile(module(many, 128, 33)) == (128, [16 * (64 + 4), 16 * (128 + 4)])
     assert tile(module(many, 64, terms)) == (128, [32 * (64 + 4), 32 * (64 + 4)])
     assert tile(module(many, 64, 33)) == (64, [16 * (64 + 4), 16 * (64 + 4)])
     assert tile(module(many, 96, terms)) == (64, [16 * (32 + 4), 16 * (64 + 4)])
     assert tile(module(500, 128, terms)) == (64, [16 * (32 + 4), 16 * (32 + 4)])
+
+
+@pytest.mark.parametrize("columns", [64, 200])
+def test_blocks_of_unknown_rows_divide_nothing(columns):
+    """A remainder of 64 bits takes longer than a row of the tile."""
+    assert " % " not in cuda(module(None, columns, 64))
 
 
 def test_which_have_none():

@@ -45,7 +45,9 @@ def with_guarded_vectors(function: tirx.PrimFunc) -> tirx.PrimFunc:
             computed.append(kept)
             return _computed_first(loop, kept)
         tensors: list[Any] = []
-        for load in loads_of(store):
+        # A single element lies where it may be read. A branch would hold up the reads behind it.
+        loads = loads_of(store) if int(loop.extent) > 1 else ()
+        for load in loads:
             if any(map(load.source.same_as, given)) and not any(map(load.source.same_as, tensors)):
                 tensors.append(load.source)
         return _in_vectors(loop, tensors, analyzer) if tensors else loop

@@ -8,6 +8,7 @@ element is summed in the order of its terms. Tiles and their choice are those of
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -30,6 +31,8 @@ from .planned_product import schedules_products
 
 #: Elements of a vector. Rows of shared memory are so many longer than a multiple of its 32 banks.
 _LANES, _BANKS = 4, 32
+#: The most blocks along the second axis of a launch. The first one has no bound that matters.
+_MOST_BLOCKS = 65535
 
 
 class Products(ScheduleRule):
@@ -109,8 +112,7 @@ class _Product:
         step, term = schedule.split(terms, [None, tile.depth])
         row, column = tiles
         schedule.reorder(column, row, *parts[::-1], *threads, step, term, *elements)
-        # Not two axes of blocks: the second one of a launch has 65 535 at most.
-        schedule.bind(schedule.fuse(batch, column, row), "blockIdx.x")
+        self._spread(batch, column, row)
         for part, name in zip(parts, ("vthread.x", "vthread.y"), strict=True):
             schedule.bind(part, name)
         thread = schedule.fuse(*threads)
@@ -121,6 +123,18 @@ class _Product:
         # NVIDIA's compiler unrolls; TVM's text of it would be some thousand lines.
         schedule.annotate(thread, "pragma_unroll_explicit", 0)
         return thread, step, term
+
+    def _spread(self, batch: Any, column: Any, row: Any) -> None:
+        """Give each tile a block of threads, tiles of the same columns one after the other."""
+        schedule = self.schedule
+        of_rows, *others = (schedule.get(loop).extent for loop in (row, batch, column))
+        few = all(isinstance(extent, tirx.IntImm) for extent in others)
+        if isinstance(of_rows, tirx.IntImm) or not few or prod(map(int, others)) > _MOST_BLOCKS:
+            schedule.bind(schedule.fuse(batch, column, row), "blockIdx.x")
+            return
+        # A block would divide by the number of tiles again and again, in 64 bits.
+        schedule.bind(schedule.fuse(batch, column), "blockIdx.y")
+        schedule.bind(row, "blockIdx.x")
 
     def _brought_to_shared_memory(self, operand: int, step: Any) -> None:
         """By neighbouring threads from neighbouring addresses, whatever the order of the axes."""
