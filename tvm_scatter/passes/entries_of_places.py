@@ -14,7 +14,6 @@ from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import (
     common_shape,
     fits,
-    is_one,
     number_of,
     plain_shape,
     same_size,
@@ -138,23 +137,33 @@ def entries_of(call: ScatterCall, values: Mapping[Any, Any]) -> Entries | None:
         return None
     whole = _whole_axes(call, common, data, values)
     selected = [whole.get(each, each) for each in selected]
-    sizes = {_DATA: list(data), _COMMON: list(common)}
-    for size, (kind, axis) in zip(reversed(updates), reversed(selected), strict=False):
-        if is_one(size) or same_size(size, sizes[kind][axis]):
-            continue
-        if kind == _DATA or not _may_fit([size], [common[axis]]):
-            return None
-        sizes[kind][axis] = size
+    sizes = _sizes_of_updates(updates, selected, data, common)
     kept = [at for at, axis in enumerate(axes) if (_DATA, axis) not in whole.values()]
-    if not kept:
+    if sizes is None or not kept:
         return None
-    return Entries(
-        call,
-        tuple(sizes[_COMMON]),
-        tuple(axes[at] for at in kept),
-        tuple(call.indices[at] for at in kept),
-        tuple(selected),
-    )
+    named, indices = (tuple(each[at] for at in kept) for each in (axes, call.indices))
+    return Entries(call, sizes, named, indices, tuple(selected))
+
+
+def _sizes_of_updates(
+    updates: tuple[Any, ...],
+    selected: Sequence[_Axis],
+    data: tuple[Any, ...],
+    common: tuple[Any, ...],
+) -> tuple[Any, ...] | None:
+    """The common shape, in sizes that updates have; ``None`` if they do not fit what is selected.
+
+    They must certainly fit the data, of which nothing else asks then.
+    """
+    sizes = list(common)
+    for size, (kind, axis) in zip(reversed(updates), reversed(selected), strict=False):
+        wanted = data[axis] if kind == _DATA else common[axis]
+        if fits([size], [wanted]):
+            continue
+        if kind == _DATA or not _may_fit([size], [wanted]):
+            return None
+        sizes[axis] = size
+    return tuple(sizes)
 
 
 def _whole_axes(

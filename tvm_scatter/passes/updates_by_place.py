@@ -137,8 +137,15 @@ def _by_place(entries: Entries, fill: Any, emit: Emit) -> relax.Expr:
     zero = relax.const(0, str(numbers.ty.dtype))
     at, front = emit(relax.op.maximum(numbers, zero)), entries.in_front
     # There may be no entries at all. Then not even the first one is read.
-    checked = {"wrap_negative": False, "checked": True, "operator": call.operator}
-    found = emit(index(entries.rows(emit), [at], [len(front)], **checked))
+    read = index(
+        entries.rows(emit),
+        [at],
+        [len(front)],
+        wrap_negative=False,
+        checked=True,
+        operator=call.operator,
+    )
+    found = emit(read)
     order = [*front, *axes, *(axis for axis in entries.slices if axis not in front)]
     if order != sorted(order):
         found = emit(
