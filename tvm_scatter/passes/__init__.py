@@ -20,6 +20,7 @@ from .fuse_row_reductions import FuseRowReductions
 from .fuse_softmax import FuseSoftmax
 from .horizontal_fusion import HorizontalFusion
 from .host_constants import HostConstants
+from .in_dataflow import InDataflow
 from .merge_chains import MergeScatterChains
 from .own_lines import OwnLines
 from .read_fields import ReadFields
@@ -38,7 +39,7 @@ from .updates_by_place import UpdatesByPlace
 from .use_index_facts import UseIndexFacts
 
 #: In the order in which the passes run: the option that switches each pass, and its constructor.
-#: They run behind :func:`Canonicalize`, :func:`ReadFields` and :func:`UncheckedNumbers`, which
+#: They run behind :func:`InDataflow`, :func:`Canonicalize`, :func:`ReadFields` and :func:`UncheckedNumbers`, which
 #: nobody need leave out.
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("share_values", lambda options: ShareValues()),
@@ -74,7 +75,7 @@ def passes(options: Options) -> list[tvm.transform.Pass]:
     if not options.enabled:
         return []
     wanted = [make for switch, make in PASSES if getattr(options, switch) is not False]
-    first = [Canonicalize(), ReadFields(), UncheckedNumbers()]
+    first = [InDataflow(), Canonicalize(), ReadFields(), UncheckedNumbers()]
     return [*first, *(make(options) for make in wanted)]
 
 
@@ -106,6 +107,7 @@ __all__ = [
     "FuseSoftmax",
     "HorizontalFusion",
     "HostConstants",
+    "InDataflow",
     "MergeScatterChains",
     "OwnLines",
     "ReadFields",

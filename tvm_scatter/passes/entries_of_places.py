@@ -120,9 +120,11 @@ def entries_of(call: ScatterCall, values: Mapping[Any, Any]) -> Entries | None:
     values : mapping
         The expression that each variable is bound to.
     """
+    if call.form != INDEX_PUT:
+        return None
     data, updates = plain_shape(call.data), plain_shape(call.updates)
     shapes = [plain_shape(index) for index in call.indices]
-    if call.form != INDEX_PUT or data is None or updates is None or None in shapes:
+    if data is None or updates is None or None in shapes:
         return None
     axes = call.axes
     if list(axes) != sorted(set(axes)) or not 0 <= axes[0] <= axes[-1] < len(data):

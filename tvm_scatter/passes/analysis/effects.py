@@ -13,15 +13,20 @@ _HARMLESS = ("relax.assert_op", "relax.print")
 _IN_PLACE = (CALL_TIR_INPLACE, "relax.call_inplace_packed")
 
 
+def overwrites_operand(value: Any) -> bool:
+    """Whether an expression is a call of an operator that says that it overwrites an operand."""
+    if not isinstance(value, relax.Call) or not isinstance(value.op, tvm.ir.Op):
+        return False
+    return value.op.name in _IN_PLACE or asks_for(value, "in_place")
+
+
 def may_write(value: Any) -> bool:
     """Whether evaluating an expression may change an existing tensor."""
     if isinstance(value, relax.If | relax.SeqExpr):
         return True
     if not isinstance(value, relax.Call):
         return False
-    if not isinstance(value.op, tvm.ir.Op):
-        return True
-    if value.op.name in _IN_PLACE or asks_for(value, "in_place"):
+    if not isinstance(value.op, tvm.ir.Op) or overwrites_operand(value):
         return True
     return not bool(value.op.get_attr("FPurity")) and value.op.name not in _HARMLESS
 
