@@ -39,8 +39,8 @@ from .updates_by_place import UpdatesByPlace
 from .use_index_facts import UseIndexFacts
 
 #: In the order in which the passes run: the option that switches each pass, and its constructor.
-#: They run behind :func:`InDataflow`, :func:`Canonicalize`, :func:`ReadFields` and :func:`UncheckedNumbers`, which
-#: nobody need leave out.
+#: They run behind :func:`InDataflow`, :func:`Canonicalize`, :func:`ReadFields` and
+#: :func:`UncheckedNumbers`, which nobody need leave out.
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("share_values", lambda options: ShareValues()),
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
