@@ -15,6 +15,7 @@ from tvm.s_tir import dlight
 from tvm.target import Target
 
 from tvm_scatter.lowering.fusion_patterns import OPAQUE, PATTERN
+from tvm_scatter.passes.padding_apart import PaddingApart
 from tvm_scatter.schedules.guarded import GuardedDefaultSchedule
 from tvm_scatter.schedules.initialised import may_reduce_nothing
 
@@ -44,6 +45,7 @@ def scheduled_for_cpu(mod: tvm.IRModule, target: Target | None) -> tvm.IRModule:
     if target is None or target.kind.name != "llvm":
         return mod
     passes = [
+        PaddingApart(),
         *cpu_generic.library_dispatch_passes(target),
         *cpu_generic.legalize_passes(target),
         # A reshape is a view only as long as it is not scheduled.
