@@ -84,6 +84,29 @@ def test_what_runs_along_no_axis(on_cuda: str, always: list[Any]) -> None:
     check(both, NUMBERS, torch.tensor([2, 0, 1]), UPDATES, device=on_cuda)
 
 
+def emptied(data: Tensor, none: Tensor, updates: Tensor) -> list[Tensor]:
+    """Updates of which there are none."""
+    made = [data.clone() for _ in range(4)]
+    made[0][:, :, none.reshape(2, 0)] = 1.0
+    made[1][:, :, none.reshape(0, 2)] = 1.0
+    made[2][none[:, None] + CHANNEL, :, none[:, None]] = updates[0]
+    made[3][:, :, none] = 1.0
+    return made
+
+
+def test_no_entries(on_cuda: str, always: list[Any]) -> None:
+    check(emptied, NUMBERS, torch.zeros(0, dtype=torch.int64), UPDATES, device=on_cuda)
+
+
+def test_errors_count_all_index_tensors(on_cuda: str, always: list[Any]) -> None:
+    """Also that which runs over the axis of channels."""
+    program = export(channels_between, (NUMBERS, IMAGE, PIXEL, UPDATES))
+    with tvm_scatter.options(bounds="raise"):
+        machine = compile_for(from_exported_program(program), on_cuda)
+    with pytest.raises(IndexError, match="of component 2"):
+        run(machine, (NUMBERS, IMAGE, PIXEL + 3, UPDATES), on_cuda)
+
+
 def canvas(image: Tensor, pixel: Tensor, updates: Tensor) -> Tensor:
     return torch.relu(sliced(torch.full((2, 2, 3), 0.5), image, pixel, updates) - 1)
 
@@ -136,26 +159,25 @@ def test_number_of_updates_is_not_known(on_cuda: str, always: list[Any], bounds:
     assert len(always) == 1
 
 
+def placed(data: Tensor, place: Tensor, updates: Tensor) -> Tensor:
+    return data.index_put((place[:, 0, None], CHANNEL, place[:, 1, None]), updates)
+
+
 def test_numbers_of_indices_and_updates_must_agree(on_cuda: str, always: list[Any]) -> None:
     """Where a model has two names for them, the error is that of the scatter as it stands."""
-    auto = {0: torch.export.Dim.AUTO}
+    auto, place = {0: torch.export.Dim.AUTO}, torch.stack([IMAGE, PIXEL], 1)
     errors = []
     for by_place in (True, False):
-        # PyTorch would know both for equal.
-        program = export(given, (NUMBERS, IMAGE, PIXEL, UPDATES), (None, auto, auto, auto))
+        program = export(placed, (NUMBERS, place, UPDATES), (None, auto, auto))
         with tvm_scatter.options(by_place=by_place):
             machine = compile_for(from_exported_program(program), on_cuda)
-        [result] = run(machine, (NUMBERS, IMAGE[:2], PIXEL[:2], UPDATES[:2]), on_cuda)
-        assert_same(result, given(NUMBERS, IMAGE[:2], PIXEL[:2], UPDATES[:2]))
+        [result] = run(machine, (NUMBERS, place[:2], UPDATES[:2]), on_cuda)
+        assert_same(result, placed(NUMBERS, place[:2], UPDATES[:2]))
         with pytest.raises(ValueError, match="index_put") as error:
-            run(machine, (NUMBERS, IMAGE[:2], PIXEL[:2], UPDATES), on_cuda)
+            run(machine, (NUMBERS, place[:2], UPDATES), on_cuda)
         errors.append(str(error.value))
     assert len(always) == 1
     assert errors[0] == errors[1]
-
-
-def given(data: Tensor, image: Tensor, pixel: Tensor, updates: Tensor) -> Tensor:
-    return data.index_put((image[:, None], CHANNEL, pixel[:, None]), updates)
 
 
 TYPES = [torch.bool, torch.int8, torch.int64, torch.float16, torch.bfloat16, torch.float64]

@@ -81,6 +81,11 @@ class Entries:
         return number_of(self.shape_of_entries)
 
     @property
+    def are_counted_anew(self) -> bool:
+        """Whether the index tensors have other numbers than those of the call."""
+        return len(self.indices) < len(self.call.indices)
+
+    @property
     def in_front(self) -> list[int]:
         """The axes that stay in front where an axis of entries is replaced by those of places."""
         first, last = self.axes[0], self.axes[-1]
@@ -138,6 +143,9 @@ def entries_of(call: ScatterCall, values: Mapping[Any, Any]) -> Entries | None:
     if not all(_may_fit(shape or (), common) for shape in shapes) or len(updates) > len(selected):
         return None
     whole = _whole_axes(call, common, data, values)
+    if whole and not all(fits(shape or (), common) for shape in shapes):
+        # The error would count index tensors without those that run over a whole axis.
+        return None
     selected = [whole.get(each, each) for each in selected]
     sizes = _sizes_of_updates(updates, selected, data, common)
     kept = [at for at, axis in enumerate(axes) if (_DATA, axis) not in whole.values()]

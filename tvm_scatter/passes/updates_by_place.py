@@ -89,7 +89,11 @@ def _entries(value: relax.Call, definitions: Definitions) -> Entries | None:
     entries = entries_of(call, definitions.values)
     if entries is None or not entries.slices or entries.axes[-1] < entries.slices[-1]:
         return None
-    return None if is_empty(call.data) or is_empty(call.updates) else entries
+    if entries.are_counted_anew and strategy.backend.bounds_under(current_options()) == "raise":
+        # The error would name another component.
+        return None
+    # TVM takes a size of 0 in a reshape for that of the operand.
+    return None if is_empty(call.data) or 0 in entries.shape_of_entries else entries
 
 
 def _ways(entries: Entries, definitions: Definitions, overwritten: bool) -> PlacesOrUpdates | None:
