@@ -13,6 +13,7 @@ from typing import Any
 
 from .graphs import CALLED, copied_graph, with_graph, writes_in_place
 from .margins import multilabel_margin_loss, multilabel_margin_loss_forward
+from .recurrent_cells import gru_cell_with_weights, lstm_cell_with_weights
 
 
 def with_corrected_decompositions(program: Any) -> Any:
@@ -26,6 +27,8 @@ def with_corrected_decompositions(program: Any) -> Any:
     corrected = _corrected()
     if any(map(writes_in_place, program.graph.nodes)):
         corrected |= _corrected_beside_writes()
+    if any(map(_is_on_gpu, program.graph.nodes)):
+        corrected |= _corrected_on_gpus()
     if not any(node.target in corrected for node in program.graph.nodes):
         return program
     graph = copied_graph(program)
@@ -55,6 +58,22 @@ def _corrected_beside_writes() -> dict[Any, Callable[..., Any]]:
     import torch
 
     return {torch.ops.aten.unbind.int: unbind}
+
+
+def _corrected_on_gpus() -> dict[Any, Callable[..., Any]]:
+    import torch
+
+    # PyTorch decomposes them into operators whose shapes it does not know: of a GRU's without a
+    # GPU, of an LSTM's without biases.
+    return {
+        torch.ops.aten.gru_cell.default: gru_cell_with_weights,
+        torch.ops.aten.lstm_cell.default: lstm_cell_with_weights,
+    }
+
+
+def _is_on_gpu(node: Any) -> bool:
+    device = getattr(node.meta.get("val"), "device", None)
+    return getattr(device, "type", "cpu") != "cpu"
 
 
 def _named(function: Callable[..., Any], operator: Any) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Operators that PyTorch decomposes nowhere, mostly gradients, with their decompositions."""
+"""Operators that PyTorch decomposes nowhere, such as gradients, with their decompositions."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from .histograms import (
     histogramdd_between,
 )
 from .margins import multi_margin_loss_backward, multilabel_margin_loss_backward
+from .recurrent_cells import gru_cell, lstm_cell
 from .segment_gradients import segment_reduce_backward
 from .trilinear import bilinear, trilinear
 
@@ -38,6 +39,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten._histogramdd_from_bin_cts.default: histogramdd,
         aten._histogramdd_from_bin_tensors.default: histogramdd_between,
         aten.embedding_renorm.default: _with_short_rows,
+        aten._thnn_fused_lstm_cell.default: lstm_cell,
+        aten._thnn_fused_gru_cell.default: gru_cell,
         aten.bilinear.default: bilinear,
         aten._trilinear.default: trilinear,
         aten.multi_margin_loss_backward.default: multi_margin_loss_backward,
