@@ -583,9 +583,18 @@ def test_all_unsupported_operators_are_named(kind: type[Exception]) -> None:
     program = export(function, [torch.randn(4, 4)])
     with pytest.raises(kind, match="Unsupported function types") as caught:
         from_exported_program(program)
+    assert "'_linalg_svd.default' (of linalg_svd, linalg_svdvals)" in str(caught.value)
     assert str(caught.value).count("_linalg_svd.default") == 1
     assert "'_fft_r2c.default'" in str(caught.value)
     assert "mul" not in str(caught.value)
+
+
+def test_checks_with_effects_are_named_as_the_model_does() -> None:
+    program = export(lambda x: (torch.linalg.inv(x), torch.inverse(x)), [torch.eye(4)])
+    with pytest.raises(tvm_scatter.ScatterError) as caught:
+        from_exported_program(program)
+    assert "'linalg_inv_ex.default' (of inverse, linalg_inv)" in str(caught.value)
+    assert "with_effects" not in str(caught.value)
 
 
 @pytest.mark.parametrize("decompose", [True, False])

@@ -12,6 +12,9 @@ from .graphs import graphs_of, name_of
 #: PyTorch's operators that repeat a function.
 _LOOPS = {"associative_scan", "map_impl", "scan", "while_loop", "while_loop_stack_output"}
 
+#: What PyTorch wraps calls in whose order matters.
+_WITH_EFFECTS = "with_effects"
+
 
 class UnsupportedOperators(ScatterError, AssertionError):
     """Operators without a converter; TVM's importer raises an ``AssertionError`` for them."""
@@ -33,7 +36,7 @@ def refuse_unsupported(program: Any, known: Container[str]) -> None:
         If there are operators without: all of them are named, each with that of the model from
         which PyTorch has made it.
     """
-    unknown = {_described(node) for node in _calls(program) if name_of(node) not in known}
+    unknown = [node for node in _calls(program) if name_of(node) not in known]
     if unknown:
         raise _unsupported(
             unknown,
@@ -89,7 +92,7 @@ def refuse_loops(program: Any, known: Collection[str]) -> None:
     from torch._ops import HigherOrderOperator
 
     calls = (node for node in _calls(program) if isinstance(node.target, HigherOrderOperator))
-    loops = {_described(node) for node in calls if name_of(node) in _LOOPS - {*known}}
+    loops = [node for node in calls if name_of(node) in _LOOPS - {*known}]
     if loops:
         raise _unsupported(
             loops,
@@ -103,21 +106,37 @@ def _calls(program: Any) -> Iterator[Any]:
     return (node for node in nodes if node.op == "call_function")
 
 
-def _unsupported(names: Iterable[str], what: str) -> UnsupportedOperators:
+def _unsupported(nodes: Iterable[Any], what: str) -> UnsupportedOperators:
+    origins: dict[str, set[str]] = {}
+    for node in nodes:
+        name, origin = _called(node), _origin(node)
+        of_name = origins.setdefault(name, set())
+        if origin not in ("", name.partition(".")[0]):
+            of_name.add(origin)
+    names = ", ".join(_described(name, origins[name]) for name in sorted(origins))
     # TVM's own words come first: tests and tools look for them.
-    return UnsupportedOperators(f"Unsupported function types [{', '.join(sorted(names))}]: {what}")
+    return UnsupportedOperators(f"Unsupported function types [{names}]: {what}")
 
 
-def _described(node: Any) -> str:
-    name, origin = name_of(node), _origin(node)
-    operator = name.partition(".")[0]
-    return f"'{name}'" if origin in ("", operator) else f"'{name}' (of {origin})"
+def _described(name: str, origins: Collection[str]) -> str:
+    return f"'{name}' (of {', '.join(sorted(origins))})" if origins else f"'{name}'"
+
+
+def _called(node: Any) -> str:
+    """The overload that a node calls. One with effects, such as a check, is wrapped in another."""
+    name = name_of(node)
+    return str(node.args[1]).removeprefix("aten.") if name == _WITH_EFFECTS else name
 
 
 def _origin(node: Any) -> str:
     """The function that the model calls, if PyTorch remembers it."""
     original = getattr(node.meta.get("original_aten"), "_schema", None)
-    if original is not None:
-        return str(original.name).removeprefix("aten::")
+    if original is not None and name_of(node).partition(".")[0] != _unqualified(original.name):
+        return _unqualified(original.name)
+    # PyTorch counts what it takes apart before anything else as what it is taken apart into.
     _, function = node.meta.get("torch_fn", ("", ""))
     return str(function).rpartition(".")[2]
+
+
+def _unqualified(name: str) -> str:
+    return name.removeprefix("aten::")
