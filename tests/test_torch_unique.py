@@ -11,6 +11,8 @@ torch = pytest.importorskip("torch")
 from torch_harness import assert_same, check, compile_for, export, run  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
+from tvm_scatter.errors import ScatterError  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 NUMBERS = torch.tensor([[3, 1, 1, -2], [3, 1, 1, -2], [7, 7, 0, 7]])
@@ -52,3 +54,21 @@ def test_unique_of_a_dynamic_number(device: str) -> None:
         x = torch.randint(0, 9, (count,))
         for found, wanted in zip(run(machine, [x], device), relabelled(x), strict=True):
             assert_same(found, wanted)
+
+
+def test_slices_of_known_size_and_any_number() -> None:
+    def rows(x: Any) -> Any:
+        return torch.unique(x, dim=0, return_inverse=True)
+
+    program = export(rows, [NUMBERS], [{0: torch.export.Dim.AUTO}])
+    machine = compile_for(from_exported_program(program))
+    for x in (NUMBERS, NUMBERS[:2], torch.cat([NUMBERS, NUMBERS + 1])):
+        for actual, wanted in zip(run(machine, [x]), rows(x), strict=True):
+            assert_same(actual, wanted)
+
+
+def test_slices_of_any_size_are_refused() -> None:
+    auto = torch.export.Dim.AUTO
+    program = export(lambda x: torch.unique(x, dim=0), [NUMBERS], [{0: auto, 1: auto}])
+    with pytest.raises(ScatterError, match="unique_dim: only the size of the axis dim may"):
+        from_exported_program(program)

@@ -11,7 +11,6 @@ from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.shapes import is_empty, number_of
 from tvm_scatter.problem.sizes import as_expression
 
-from .along import known_sizes
 from .call import TorchCall
 from .compaction import true_positions
 from .ordering import is_float, keys
@@ -56,7 +55,12 @@ def _slices(call: TorchCall) -> tuple[Any, list[Any], int]:
 
 def _order(call: TorchCall, slices: Any) -> Any:
     """The positions of the rows in lexicographic order: sorted by the last column at first."""
-    (columns,) = known_sizes(call, "slices", shape_of(slices)[1:])
+    columns = shape_of(slices)[1]
+    if not isinstance(columns, int):
+        raise call.error(
+            "only the size of the axis dim may be dynamic; those of the others must be known at "
+            f"compile time, but a slice has {columns} elements."
+        )
     if columns > _MOST_COLUMNS:
         raise call.error(f"slices of {columns} elements must have at most {_MOST_COLUMNS}.")
     if is_empty(slices):
