@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from .fused_attention import FUSED_ATTENTION
 from .graphs import copied_graph, name_of, with_graph
 
 #: An operator, its arguments behind the first one, and those by name.
@@ -48,6 +49,7 @@ def _is_attention(node: Any) -> bool:
         return True
     return name_of(node) == "getitem" and (name_of(node.args[0]), node.args[1]) in (
         (_ON_CPU, 0),
+        *((f"{name}.default", 0) for name in FUSED_ATTENTION),
         *((_GRADIENTS_ON_CPU, which) for which in range(3)),
     )
 

@@ -75,6 +75,7 @@ from .exported_conditions import (
     noted_conditions,
     with_exported_conditions,
 )
+from .fused_attention import refuse_results_for_gradients
 from .graphs import graphs_of, name_of, writes_in_place
 from .integer_arguments import refuse_integer_arguments
 from .mended import MENDED
@@ -294,6 +295,7 @@ def _extend(module: ModuleType) -> None:
             if _writes_in_place(exported_program, callers):
                 exported_program = exported_program.run_decompositions({})
             known = {*self.convert_map, *callers}
+            refuse_results_for_gradients(exported_program, known)
             exported_program = decompose_unknown(exported_program, known)
             exported_program = with_constant_sizes(exported_program, conditions_in_force())
             refuse_random_numbers(exported_program, callers)

@@ -7,6 +7,7 @@ from typing import Any
 
 from .attention import attention_backward
 from .distance_gradients import cdist_backward, pdist_backward
+from .fused_attention import attention_decompositions
 from .grid_sample import grid_sample, grid_sample_backward
 from .histograms import (
     edges_of_bins,
@@ -22,11 +23,15 @@ from .trilinear import bilinear, trilinear
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """By operator, functions in PyTorch's own operators. Attention is without dropout."""
+    """By operator, functions in PyTorch's own operators.
+
+    Gradients of attention are without dropout.
+    """
     import torch
 
     aten = torch.ops.aten
     return {
+        **attention_decompositions(),
         aten.grid_sampler_2d_backward.default: grid_sample_backward,
         aten.grid_sampler_3d_backward.default: grid_sample_backward,
         aten.grid_sampler_3d.default: grid_sample,
