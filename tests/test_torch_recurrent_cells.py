@@ -6,6 +6,7 @@ Their tensors are said to be on a GPU, without data, so that no GPU is needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -23,8 +24,8 @@ TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 HALF = 0.5
 
 
-@pytest.fixture
-def knows_shapes() -> Iterator[None]:
+@contextmanager
+def known_shapes() -> Iterator[None]:
     """Without a GPU, PyTorch cannot tell the shapes of the results of a GRU's cell."""
     with torch.library._scoped_library("aten", "FRAGMENT") as library:
 
@@ -41,10 +42,20 @@ def imported_from_gpu(
     function: Callable[..., Any], inputs: Sequence[Any], dynamic: Any = None
 ) -> Any:
     """What a function is imported as that was exported on a GPU."""
-    with FakeTensorMode(allow_non_fake_inputs=True):
+    with known_shapes(), FakeTensorMode(allow_non_fake_inputs=True):
         there = [torch.empty(each.shape, dtype=each.dtype, device="cuda") for each in inputs]
         program = export(function, there, dynamic)
     return from_exported_program(program)
+
+
+def moved_to_gpu(program: Any) -> Any:
+    """A program that says its tensors are on a GPU."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        for node in program.graph.nodes:
+            value = node.meta.get("val")
+            if isinstance(value, torch.Tensor):
+                node.meta["val"] = torch.empty(value.shape, dtype=value.dtype, device="cuda")
+    return program
 
 
 def weights_of(cell: Any) -> list[Any]:
@@ -87,7 +98,6 @@ def test_lstm_cell() -> None:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.usefixtures("knows_shapes")
 def test_gru_cell(bias: bool) -> None:
     torch.manual_seed(0)
     cell = torch.nn.GRUCell(4, 5, bias=bias)
@@ -103,18 +113,13 @@ def test_cells_of_which_no_shapes_are_known(kind: str, bias: bool) -> None:
     weights = weights_of(getattr(torch.nn, kind)(4, 5, bias=bias))
     function, states = (lstm, 2) if kind == "LSTMCell" else (torch.gru_cell, 1)
     inputs = [torch.randn(3, 4), *(torch.randn(3, 5) for _ in range(states)), *weights]
-    program = export(function, inputs)
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        for node in program.graph.nodes:
-            if isinstance(node.meta.get("val"), torch.Tensor):
-                node.meta["val"] = torch.empty(node.meta["val"].shape, device="cuda")
+    program = moved_to_gpu(export(function, inputs))
     results = run(compile_for(from_exported_program(program)), inputs)
     wanted = function(*inputs)
     for actual, each in zip(results, wanted if states == 2 else [wanted], strict=True):
         assert_same(actual, each)
 
 
-@pytest.mark.usefixtures("knows_shapes")
 def test_any_batch() -> None:
     torch.manual_seed(0)
     batch = {0: Dim("batch", min=1, max=64)}
@@ -153,7 +158,6 @@ def test_lstm_gates_by_hand(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.usefixtures("knows_shapes")
 def test_gru_gates_by_hand(dtype: Any) -> None:
     torch.manual_seed(1)
     inputs = _gates(3, 5, 3, dtype)
@@ -185,14 +189,12 @@ def test_gates_of_zero() -> None:
     compare(lstm_of_gates, inputs, [HALF * cell.tanh(), cell, workspace])
 
 
-@pytest.mark.usefixtures("knows_shapes")
 def test_gates_of_zero_of_a_gru() -> None:
     inputs = [torch.zeros(1, 6), torch.zeros(1, 6), torch.tensor([[2.0, -4.0]])]
     workspace = torch.tensor([[HALF, HALF, HALF, HALF, 0.0, 0.0, 2.0, -4.0, 0.0, 0.0]])
     compare(gru_of_gates, inputs, [torch.tensor([[1.0, -2.0]]), workspace])
 
 
-@pytest.mark.usefixtures("knows_shapes")
 def test_messages_into_a_cell() -> None:
     """A step of ``GatedGraphConv``, twice."""
     torch.manual_seed(0)
@@ -207,6 +209,29 @@ def test_messages_into_a_cell() -> None:
 
     inputs = [x, source, target, *weights]
     compare(model, inputs, [model(*inputs)])
+
+
+@pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell"])
+def test_cells_in_a_branch(kind: str) -> None:
+    """PyTorch makes the fused operators there while it decomposes the program."""
+    torch.manual_seed(0)
+    function, states = (lstm, 2) if kind == "LSTMCell" else (torch.gru_cell, 1)
+    weights = weights_of(getattr(torch.nn, kind)(4, 5))
+
+    def updated(x: Any, *others: Any) -> Any:
+        result = function(x, *others)
+        return result[0] if states == 2 else result
+
+    def model(chosen: Any, *inputs: Any) -> Any:
+        return torch.cond(chosen, updated, lambda x, hidden, *_: hidden * 2, inputs)
+
+    inputs = [torch.randn(3, 4), *(torch.randn(3, 5) for _ in range(states)), *weights]
+    program = moved_to_gpu(export(model, [torch.tensor(True), *inputs]))
+    with known_shapes():
+        machine = compile_for(from_exported_program(program))
+    for chosen in (torch.tensor(True), torch.tensor(False)):
+        [actual] = run(machine, [chosen, *inputs])
+        assert_same(actual, updated(*inputs) if chosen else inputs[1] * 2)
 
 
 @pytest.mark.gpu

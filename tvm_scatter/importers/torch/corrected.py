@@ -13,7 +13,12 @@ from typing import Any
 
 from .graphs import CALLED, copied_graph, with_graph, writes_in_place
 from .margins import multilabel_margin_loss, multilabel_margin_loss_forward
-from .recurrent_cells import gru_cell_with_weights, lstm_cell_with_weights
+from .recurrent_cells import (
+    gru_cell,
+    gru_cell_with_weights,
+    lstm_cell,
+    lstm_cell_with_weights,
+)
 
 
 def with_corrected_decompositions(program: Any) -> Any:
@@ -63,11 +68,14 @@ def _corrected_beside_writes() -> dict[Any, Callable[..., Any]]:
 def _corrected_on_gpus() -> dict[Any, Callable[..., Any]]:
     import torch
 
-    # PyTorch decomposes them into operators whose shapes it does not know: of a GRU's without a
+    aten = torch.ops.aten
+    # PyTorch decomposes cells into operators whose shapes it does not know: of a GRU's without a
     # GPU, of an LSTM's without biases.
     return {
-        torch.ops.aten.gru_cell.default: gru_cell_with_weights,
-        torch.ops.aten.lstm_cell.default: lstm_cell_with_weights,
+        aten.gru_cell.default: gru_cell_with_weights,
+        aten.lstm_cell.default: lstm_cell_with_weights,
+        aten._thnn_fused_gru_cell.default: gru_cell,
+        aten._thnn_fused_lstm_cell.default: lstm_cell,
     }
 
 
