@@ -91,7 +91,7 @@ def _weights(query: Any, key: Any, bias: Any, is_causal: bool, scale: Any) -> An
     if bias is not None:
         scores = scores + bias
     if is_causal:
-        # Indexing and ``all`` are not traced for a GPU that is not there.
+        # Indexing and ``all`` cannot be traced for a GPU that is not there.
         rows, columns = (torch.arange(n, device=query.device) for n in scores.shape[-2:])
         scores = torch.where(columns > rows.unsqueeze(1), -math.inf, scores)
     weights = torch.softmax(scores, -1)

@@ -80,8 +80,7 @@ def _corrected_on_gpus() -> dict[Any, Callable[..., Any]]:
 
 
 def _is_on_gpu(node: Any) -> bool:
-    device = getattr(node.meta.get("val"), "device", None)
-    return getattr(device, "type", "cpu") != "cpu"
+    return not getattr(node.meta.get("val"), "is_cpu", True)
 
 
 def _named(function: Callable[..., Any], operator: Any) -> Callable[..., Any]:

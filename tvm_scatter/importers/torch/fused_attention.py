@@ -23,7 +23,9 @@ def attention_decompositions() -> dict[Any, Callable[..., Any]]:
     """By operator, functions in PyTorch's own operators."""
     import torch
 
-    operators = [getattr(torch.ops.aten, name).default for name in FUSED_ATTENTION]
+    aten = torch.ops.aten
+    # Older versions of PyTorch have fewer.
+    operators = [getattr(aten, name).default for name in FUSED_ATTENTION if hasattr(aten, name)]
     return {operator: _decomposed(operator) for operator in operators}
 
 
