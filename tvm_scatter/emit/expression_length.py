@@ -43,10 +43,9 @@ class ExpressionLength:
     coordinates: tuple[int, ...] = ()
     varies: bool = False
 
-    @property
-    def is_too_long(self) -> bool:
+    def is_too_long(self, most_choices: int = MOST_CHOICES) -> bool:
         """Whether TVM would take long for it."""
-        return self.has_many_nodes or self.choices > MOST_CHOICES
+        return self.has_many_nodes or self.choices > most_choices
 
     @property
     def has_many_nodes(self) -> bool:

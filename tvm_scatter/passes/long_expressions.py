@@ -9,6 +9,7 @@ several times as long to compile. Three clamps, or four tangents, take it minute
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import tvm
@@ -19,14 +20,12 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target import Target
 
 from tvm_scatter.emit.expression_length import ExpressionLength
+from tvm_scatter.emit.stored_between import READ, Step, stored_between
 from tvm_scatter.lowering.fusion_patterns import INJECTIVE, PATTERN, REDUCTION, fusion_pattern
 from tvm_scatter.ops.called import CALL_TIR, operator_of
 
 from .analysis.bindings import Binding, Bindings
 from .functions import is_ours_to_change
-
-#: The length of what is read from memory.
-_READ = ExpressionLength()
 
 
 def without_long_expressions(mod: tvm.IRModule) -> tvm.IRModule:
@@ -44,7 +43,7 @@ def without_long_expressions(mod: tvm.IRModule) -> tvm.IRModule:
         name: stored
         for name, function in mod.functions.items()
         if is_ours_to_change(function)
-        and (stored := stored_between(Bindings(function), mod.functions))
+        and (stored := stored_variables(Bindings(function), mod.functions))
     }
     if not found:
         return mod
@@ -54,79 +53,15 @@ def without_long_expressions(mod: tvm.IRModule) -> tvm.IRModule:
     return cutter.builder_.get()
 
 
-def stored_between(bindings: Bindings, functions: Mapping[Any, Any]) -> set[Any]:
+def stored_variables(bindings: Bindings, functions: Mapping[Any, Any]) -> set[Any]:
     """The variables of a function that are stored, so that no expression is too long."""
-    return _Chains(bindings, functions).stored()
-
-
-class _Chains:
-    """The elementwise functions that a function calls, in the order in which they run."""
-
-    def __init__(self, bindings: Bindings, functions: Mapping[Any, Any]) -> None:
-        self._functions: dict[Any, tirx.PrimFunc] = {}
-        self._operands: dict[Any, Sequence[Any]] = {}
-        for binding in bindings:
-            function = _elementwise(binding, functions)
-            if function is None:
-                continue
-            self._functions[binding.var] = function
-            self._operands[binding.var] = list(binding.value.args[1].fields)
-        self._lengths: dict[Any, ExpressionLength] = {}
-
-    def stored(self) -> set[Any]:
-        """The variables to store, so that no expression between them is too long."""
-        order = list(self._functions)
-        found: set[Any] = set()
-        at = 0
-        while at < len(order):
-            var = order[at]
-            if var not in found:
-                lengths = [self._length_of(operand) for operand in self._operands[var]]
-                length = self._lengths[var] = _length(self._functions[var], lengths)
-                cut = self._cut(var) if length.is_too_long else None
-                if cut is not None:
-                    found.add(cut)
-                    self._lengths[cut] = _READ
-                    # What is computed from it is shorter now.
-                    at = order.index(cut)
-            at += 1
-        return found
-
-    def _length_of(self, operand: Any) -> ExpressionLength:
-        return self._lengths.get(operand, _READ)
-
-    def _cut(self, var: Any) -> Any:
-        """The nearest variable that stands more than once in the expression of another one.
-
-        The longest part of it is followed. Without such a variable the first is taken, and ``None``
-        if nothing is computed in front.
-        """
-        by_nodes = self._lengths[var].has_many_nodes
-        path: list[Any] = []
-        while (var := self._longest_operand(var, by_nodes)) is not None:
-            if self._uses(var) > 1:
-                return var
-            path.append(var)
-        return path[0] if path else None
-
-    def _uses(self, var: Any) -> int:
-        """How often a variable stands in the expressions of those that are computed from it."""
-        return sum(
-            _uses(self._functions[reader], at)
-            for reader, operands in self._operands.items()
-            for at, operand in enumerate(operands)
-            if operand.same_as(var)
-        )
-
-    def _longest_operand(self, var: Any, by_nodes: bool) -> Any:
-        """The operand that makes an expression long; ``None`` if all are read from memory."""
-
-        def length(operand: Any) -> int:
-            found = self._length_of(operand)
-            return found.nodes if by_nodes else found.choices
-
-        computed = [each for each in self._operands[var] if self._length_of(each) != _READ]
-        return max(computed, key=length, default=None)
+    steps = {}
+    for binding in bindings:
+        function = _elementwise(binding, functions)
+        if function is not None:
+            operands = list(binding.value.args[1].fields)
+            steps[binding.var] = Step(operands, partial(_length, function))
+    return stored_between(steps)
 
 
 def _length(function: tirx.PrimFunc, lengths: Sequence[ExpressionLength]) -> ExpressionLength:
@@ -137,14 +72,7 @@ def _length(function: tirx.PrimFunc, lengths: Sequence[ExpressionLength]) -> Exp
         known[found.buffer] = ExpressionLength.of(found, known)
 
     tvm_ffi.structural_walk(function.body, (tirx.BufferStore, store))
-    return known.get(function.params[-1], _READ)
-
-
-def _uses(function: tirx.PrimFunc, at: int) -> int:
-    """How often an operand stands in the expression of a function."""
-    in_front = [_READ] * at
-    once, twice = (_length(function, [*in_front, ExpressionLength(size)]) for size in (1, 2))
-    return twice.nodes - once.nodes
+    return known.get(function.params[-1], READ)
 
 
 def _elementwise(binding: Binding, functions: Mapping[Any, Any]) -> tirx.PrimFunc | None:

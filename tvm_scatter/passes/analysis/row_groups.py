@@ -27,7 +27,7 @@ from tvm_scatter.lowering.fusion_patterns import (
 from tvm_scatter.lowering.one_reduction import spreads_reductions
 from tvm_scatter.lowering.row_reductions import reducing_blocks
 from tvm_scatter.passes.functions import is_ours_to_change
-from tvm_scatter.passes.long_expressions import stored_between
+from tvm_scatter.passes.long_expressions import stored_variables
 
 from .bindings import Binding, Bindings
 from .call_groups import arguments_of, called_function, says_sizes
@@ -96,7 +96,7 @@ class _Groups:
         if not any(self._rows.values()):
             return {}
         self._readers = self._bindings.readers()
-        self._apart = self._behind_others() | stored_between(self._bindings, self._mod.functions)
+        self._apart = self._behind_others() | stored_variables(self._bindings, self._mod.functions)
         groups: dict[Any, RowGroup] = {}
         taken: set[Any] = set()
         ends = self._ends()

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight import SBlockInfo, normalize_prim_func, try_inline_contiguous_spatial
+from tvm.s_tir.dlight import SBlockInfo
 
 from tvm_scatter.emit.expressions import counts_by_one
+
+from .inlining import inlined
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Reduced:
 def reduced(function: tirx.PrimFunc) -> Reduced | None:
     """The function's reduction, or ``None`` if it has none, or several."""
     schedule = s_tir.Schedule(function)
-    blocks = try_inline_contiguous_spatial(schedule, normalize_prim_func(schedule))
+    blocks = inlined(schedule)
     if not blocks or len(blocks) > 2 or blocks[0].is_injective():
         return None
     epilogue = blocks[1] if len(blocks) == 2 else None

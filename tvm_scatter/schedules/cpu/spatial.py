@@ -12,11 +12,12 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight import SBlockInfo, normalize_prim_func, try_inline_contiguous_spatial
+from tvm.s_tir.dlight import SBlockInfo
 from tvm.s_tir.dlight.cpu.base import CPUScheduleRule
 from tvm.target import Target
 
 from .blocks import indices_read, lie_side_by_side, uses
+from .inlining import inlined
 from .machine import is_worth_threads, registers
 
 #: Elements along the sides of a tile of a transpose: a line of memory, of most types.
@@ -36,7 +37,7 @@ class Spatial(CPUScheduleRule):
         if not self.is_target_available(target):
             return None
         schedule = s_tir.Schedule(func)
-        blocks = try_inline_contiguous_spatial(schedule, normalize_prim_func(schedule))
+        blocks = inlined(schedule)
         if not blocks:
             return None
         for block in blocks:
