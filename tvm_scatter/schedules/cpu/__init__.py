@@ -20,6 +20,7 @@ from tvm_scatter.schedules.guarded import GuardedDefaultSchedule
 from tvm_scatter.schedules.initialised import may_reduce_nothing
 
 from .inner import InnerReduction
+from .loaded_booleans import with_compared_booleans
 from .product import Product
 from .row_product import RowProduct
 from .spatial import Spatial
@@ -51,19 +52,19 @@ def scheduled_for_cpu(mod: tvm.IRModule, target: Target | None) -> tvm.IRModule:
         # A reshape is a view only as long as it is not scheduled.
         relax.transform.RewriteDataflowReshape(),
         cpu_schedules(),
-        _opaque(),
+        _finished(),
     ]
     with target:
         return tvm.transform.Sequential(passes)(mod)
 
 
-def _opaque() -> tvm.transform.Pass:
-    """Keeps TVM's pipelines from fusing what is scheduled."""
+def _finished() -> tvm.transform.Pass:
+    """Mends what the schedules' vectors read, and keeps TVM's pipelines from fusing functions."""
 
-    def mark(function: tirx.PrimFunc, _mod: tvm.IRModule, _context: Any) -> tirx.PrimFunc:
-        return function.with_attr(PATTERN, OPAQUE)
+    def finish(function: tirx.PrimFunc, _mod: tvm.IRModule, _context: Any) -> tirx.PrimFunc:
+        return with_compared_booleans(function).with_attr(PATTERN, OPAQUE)
 
-    return tirx.transform.prim_func_pass(mark, opt_level=0, name="MarkOpaque")
+    return tirx.transform.prim_func_pass(finish, opt_level=0, name="FinishSchedules")
 
 
 __all__ = ["cpu_schedules", "scheduled_for_cpu"]
