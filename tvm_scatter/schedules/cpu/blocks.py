@@ -9,6 +9,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight import SBlockInfo
 
 from tvm_scatter.emit.expressions import counts_by_one
+from tvm_scatter.lowering.row_reductions import has_parallel_axes_alone
 
 from .inlining import inlined
 
@@ -56,6 +57,9 @@ class Reduced:
 
 def reduced(function: tirx.PrimFunc) -> Reduced | None:
     """The function's reduction, or ``None`` if it has none, or several."""
+    if has_parallel_axes_alone(function):
+        # To inline a long chain takes most of the time of its schedule.
+        return None
     schedule = s_tir.Schedule(function)
     blocks = inlined(schedule)
     if not blocks or len(blocks) > 2 or blocks[0].is_injective():
