@@ -29,7 +29,7 @@ def inlined(schedule: s_tir.Schedule) -> list[SBlockInfo]:
     Returns
     -------
     blocks : list of SBlockInfo
-        In the order in which they run. None if the loops are not those of blocks.
+        In the order in which they run; empty if the loops are not those of blocks.
     """
     blocks = normalize_prim_func(schedule) or []
     stored = _stored(schedule, blocks)
