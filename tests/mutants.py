@@ -2275,7 +2275,7 @@ OUTSIDE_LOOK = (
     Mutant(
         "a row that sees nothing has no gradients",
         "tvm_scatter/importers/torch/attention.py",
-        "    if attn_mask is not None:\n        # A row",
+        "    if bias is not None:\n        # A row",
         "    if False:\n        # A row",
         ("tests/test_torch_training.py::test_attention",),
     ),
