@@ -144,3 +144,36 @@ def test_short_chains_are_one_expression(build):
         return relax.BlockBuilder.current().normalize(build(value))
 
     assert len(stores(scheduled(emitted, (64, 32)))) == 1
+
+
+def error_function(steps):
+    """A function of a library, of whose value the next step is computed twice."""
+
+    def build(value):
+        emit = relax.BlockBuilder.current().emit
+        for _ in range(steps):
+            value = emit(relax.op.multiply(value, emit(relax.op.erf(value))))
+        return value
+
+    return build
+
+
+def test_functions_of_a_library_are_called_once_for_an_element():
+    functions = scheduled(error_function(6), (8, 64))
+    calls = [
+        call
+        for function in functions
+        for call in all_of(function.body, tvm.ir.Call)
+        if "erf" in str(call.op)
+    ]
+    assert len(calls) == 6
+
+
+def test_a_single_one_is_no_reason_to_store():
+    def gelu(value):
+        emit = relax.BlockBuilder.current().emit
+        half = emit(relax.op.multiply(value, relax.const(0.5, "float32")))
+        power = emit(relax.op.erf(value))
+        return emit(relax.op.multiply(half, emit(relax.op.add(power, relax.const(1, "float32")))))
+
+    assert len(stores(scheduled(gelu, (8, 64)))) == 1

@@ -66,3 +66,20 @@ def test_what_overwrites_stays_where_it_is() -> None:
         builder.emit_func_output(builder.emit(relax.op.exp(data)))
     module = builder.get()
     tvm.ir.assert_structural_equal(InDataflow()(module), module)
+
+
+def test_a_shape_that_is_only_checked_stays_checked() -> None:
+    """TVM would leave the check out, since nothing reads what it gives."""
+    builder = relax.BlockBuilder()
+    rows, columns = (tvm.tirx.Var(name, "int64") for name in ("rows", "columns"))
+    x = relax.Var("x", relax.TensorType([rows, columns], "float32"))
+    y = relax.Var("y", relax.TensorType(None, "float32", None, 2))
+    with builder.function("main", [x, y]):
+        builder.match_cast(y, relax.TensorType([rows, columns], "float32"))
+        squared = builder.emit(relax.op.multiply(x, x))
+        builder.emit_func_output(builder.emit(relax.op.exp(squared)))
+    machine = compile_for(builder.get())
+    ones = torch.ones(4, 3), torch.ones(5, 3)
+    run(machine, (ones[0], ones[0]))
+    with pytest.raises((RuntimeError, ValueError), match="5"):
+        run(machine, ones)

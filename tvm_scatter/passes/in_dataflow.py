@@ -35,4 +35,8 @@ def _changed(function: relax.Function, converted: relax.Function) -> relax.Funct
     if all(each.fused for each in bindings):
         # TVM would give its results other names.
         return None
+    read = frozenset().union(*(each.reads for each in bindings), bindings.returned)
+    if any(isinstance(each.node, relax.MatchCast) and each.var not in read for each in bindings):
+        # It checks a shape all the same, and TVM would leave it out.
+        return None
     return None if any(overwrites_operand(each.value) for each in bindings) else converted

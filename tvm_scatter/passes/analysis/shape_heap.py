@@ -74,7 +74,7 @@ class ShapeHeap:
                 tensor = getattr(arguments[0], "name", "")
                 stored = list(_places(arguments[2:]))
                 self.inputs.update((place, (tensor, dimension)) for dimension, place in stored)
-                if any(map(arguments[0].same_as, function.params)):
+                if any(map(arguments[0].same_as, function.params)) and arguments[0].ty.shape:
                     sizes = arguments[0].ty.shape.values
                     self.parameters.update((place, str(sizes[at])) for at, place in stored)
                     self.last_parameter = variable

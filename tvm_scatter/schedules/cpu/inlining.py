@@ -18,6 +18,8 @@ from tvm_scatter.emit.expression_length import ExpressionLength
 from tvm_scatter.emit.expressions import all_of
 from tvm_scatter.emit.stored_between import READ, Step, stored_between
 
+from .library_calls import called_again
+
 #: The most choices by what was chosen, one in another. A third takes TVM twenty times as long, and
 #: what LLVM makes of two clamps is slower than if the first is stored.
 _MOST_CHOICES = 2
@@ -43,12 +45,14 @@ def _stored(schedule: s_tir.Schedule, blocks: Sequence[SBlockInfo]) -> set[Any]:
     """The buffers to store, so that no expression is too long."""
     results = set(schedule.mod["main"].params)
     steps: dict[Any, Step] = {}
+    bodies: dict[Any, Any] = {}
     for each in blocks:
         block = schedule.get(each.block_rv)
         for buffer in _written(block):
             is_stored = buffer in results or not each.is_injective()
             steps[buffer] = _step(block, buffer, is_stored)
-    return stored_between(steps, _MOST_CHOICES)
+            bodies[buffer] = block.body
+    return stored_between(steps, _MOST_CHOICES) | called_again(steps, bodies)
 
 
 def _step(block: s_tir.SBlock, buffer: Any, is_stored: bool) -> Step:
