@@ -228,6 +228,12 @@ class ScatterCall:
             return () if self.updates is None else (self.updates,)
         return self.updates.leaves if self.updates.are_stored else ()
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether it overwrites nothing, and no pass has made anything a part of it."""
+        joined = self.ordering or self.epilogue is not None or self.earlier or self.fill
+        return not (self.in_place or joined or isinstance(self.updates, FusedUpdates))
+
     def asks_as(self, other: ScatterCall, *but_for: str) -> bool:
         """Whether two calls have equal attributes, so that they can be merged into one.
 

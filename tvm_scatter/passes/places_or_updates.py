@@ -13,12 +13,12 @@ from tvm.target import Target
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.selection.calibrated import machine_for
 from tvm_scatter.selection.strategy import OpStrategy
 from tvm_scatter.selection.undominated import MOST_ELEMENTS
 from tvm_scatter.selection.work import SECTOR_BYTES
 
 from .predicted_gain import PredictedGain
+from .predicted_times import PredictedTimes
 
 #: How many times faster than memory the cache answers.
 _CACHE = 4.0
@@ -75,16 +75,16 @@ class PlacesOrUpdates:
         if self.fill is not None:
             return self._filled(problem)
         in_place = self.overwritten and current_options().in_place
-        return self._predicted(replace(problem, in_place=in_place or problem.in_place))
+        return self._times.scatter(replace(problem, in_place=in_place or problem.in_place))
 
     def _filled(self, problem: ScatterProblem) -> float:
         """Microseconds of a scatter into one number everywhere, which it or another one writes."""
         whole = _bytes(problem.data_size.constant, problem.data_dtype)
         in_place = replace(problem, in_place=True)
-        apart = self._predicted(in_place) + self._moved(whole)
+        apart = self._times.scatter(in_place) + self._times.moved(whole)
         if not self.strategy.backend.fills_under(current_options()):
             return apart
-        return min(apart, self._predicted(replace(problem, fill="0")))
+        return min(apart, self._times.scatter(replace(problem, fill="0")))
 
     def _looked_up(self, problem: ScatterProblem, numbers: ScatterProblem) -> float:
         """Microseconds of a read for each place, whose neighbours have numbers side by side."""
@@ -94,16 +94,11 @@ class PlacesOrUpdates:
         once += _bytes(numbers.data_size.constant, numbers.data_dtype)
         # Numbers are read for each element, and an element of an update is a sector by itself.
         again = _bytes(elements, numbers.data_dtype) + SECTOR_BYTES * problem.update_size.constant
-        return self._moved(once + again / _CACHE)
+        return self._times.moved(once + again / _CACHE)
 
-    def _moved(self, size: float) -> float:
-        machine = machine_for(self.strategy.backend, self.target)
-        return float(machine.launch + size / machine.memory)
-
-    def _predicted(self, problem: ScatterProblem) -> float:
-        selection = self.strategy.default(problem, self.target, current_options())
-        known = selection.predictions.get(selection.implementation.name)
-        return inf if known is None else float(known.microseconds)
+    @cached_property
+    def _times(self) -> PredictedTimes:
+        return PredictedTimes(self.target, self.strategy)
 
 
 def _bytes(elements: int, dtype: str) -> int:

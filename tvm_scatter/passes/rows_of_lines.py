@@ -15,7 +15,6 @@ from tvm_scatter.ops.shapes import same_size
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.symbolic_size import SymbolicSize
-from tvm_scatter.selection.calibrated import machine_for
 from tvm_scatter.selection.strategy import OpStrategy
 from tvm_scatter.selection.undominated import MOST_ELEMENTS
 
@@ -29,6 +28,7 @@ from .analysis.line_values import (
 )
 from .normalised_scatters import NormalisedRows
 from .predicted_gain import PredictedGain
+from .predicted_times import PredictedTimes
 
 
 @dataclass(frozen=True)
@@ -164,27 +164,25 @@ class RowsOfLines:
 
     def _scatter(self, problem: ScatterProblem, value: Value) -> float:
         """Microseconds of a scatter whose updates are computed by it, or before."""
-        stored = self._predicted(problem)
+        stored = self._times.scatter(problem)
         if isinstance(value, Leaf):
             return stored
-        machine, backend = self._machine, self.strategy.backend
-        updates = problem.update_size.constant * _item(problem.data_dtype)
-        stored += machine.launch + 2 * updates / machine.memory
+        backend = self.strategy.backend
+        stored += self._copy(problem.update_size.constant * _item(problem.data_dtype))
         if not backend.fuses_under(current_options()) or problem.data_dtype not in backend.fuses:
             return stored
-        return min(stored, self._predicted(replace(problem, fused=True)))
+        return min(stored, self._times.scatter(replace(problem, fused=True)))
 
-    def _predicted(self, problem: ScatterProblem) -> float:
-        selection = self.strategy.default(problem, self.target, current_options())
-        known = selection.predictions.get(selection.implementation.name)
-        return float("inf") if known is None else float(known.microseconds)
+    @cached_property
+    def _times(self) -> PredictedTimes:
+        return PredictedTimes(self.target, self.strategy)
 
     def _turn(self, elements: SymbolicSize, dtype: str) -> float:
         """Microseconds of a transpose, which reads and writes each element once."""
         return self._copy(elements.constant * _item(dtype))
 
     def _copy(self, size: int) -> float:
-        return self._machine.launch + 2 * size / self._machine.memory
+        return self._times.moved(2 * size)
 
     def _joined(self, group: Sequence[Lines], whole: ScatterProblem) -> float:
         """Microseconds to put indices, and what else there is of entries, end to end."""
@@ -194,10 +192,6 @@ class RowsOfLines:
             _item(str(each.tensor.ty.dtype)) for each in leaves if isinstance(each, OfEntries)
         ]
         return sum(self._copy(whole.count.constant * item) for item in items)
-
-    @cached_property
-    def _machine(self) -> Any:
-        return machine_for(self.strategy.backend, self.target)
 
     def __str__(self) -> str:
         """What is done, as a clause."""

@@ -19,7 +19,6 @@ from tvm import relax
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.target import strategy_of
-from tvm_scatter.ops.fused_updates import FusedUpdates
 from tvm_scatter.ops.names import INDEX_PUT
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import number_of, plain_shape, same_size
@@ -115,9 +114,7 @@ def _chains(
 def _lines(var: Any, value: Any, definitions: Definitions) -> Lines | None:
     """A scatter into lines that share an index; ``None`` if it is none."""
     call = ScatterCall.from_call(value)
-    if call.form != INDEX_PUT or call.in_place or isinstance(call.updates, FusedUpdates):
-        return None
-    if call.ordering or call.epilogue is not None or call.earlier or call.fill:
+    if call.form != INDEX_PUT or not call.is_alone:
         return None
     target, strategy = strategy_of(call.data)
     if strategy is None or call.data.ty.vdevice is not None:

@@ -18,7 +18,6 @@ from tvm import relax
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.lower import lower
 from tvm_scatter.lowering.target import strategy_of
-from tvm_scatter.ops.fused_updates import FusedUpdates
 from tvm_scatter.ops.read_ops import index
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import is_empty
@@ -79,9 +78,7 @@ def _looked_up(
 def _entries(value: relax.Call, definitions: Definitions) -> Entries | None:
     """The entries of a plain scatter whose elements lie apart; ``None`` of any other."""
     call = ScatterCall.from_call(value)
-    if not call.reduces.is_store or call.in_place or isinstance(call.updates, FusedUpdates):
-        return None
-    if call.ordering or call.epilogue is not None or call.earlier or call.fill:
+    if not (call.reduces.is_store and call.is_alone):
         return None
     _, strategy = strategy_of(call.data)
     if strategy is None or not strategy.backend.schedules_reads or call.data.ty.vdevice:

@@ -21,10 +21,7 @@ def attention(
 
     dtype = query.dtype
     query, key, value = _widened(query, key, value)
-    heads, shared = query.shape[-3], key.shape[-3]
-    if heads != shared:
-        # Several heads of queries read one of keys and values.
-        key, value = (each.repeat_interleave(heads // shared, -3) for each in (key, value))
+    key, value = _of_all_heads(query, key, value)
     if bias is not None and bias.dtype == torch.bool:
         bias = torch.where(bias, query.new_zeros(()), -math.inf)
     weights = _weights(query, key, bias, is_causal, _scale(query, scale))
@@ -55,9 +52,7 @@ def attention_backward(
 
     gradient, query, key, value = _widened(gradient, query, key, value)
     heads, shared = query.shape[1], key.shape[1]
-    if heads != shared:
-        # Several heads of queries read one of keys and values.
-        key, value = (each.repeat_interleave(heads // shared, 1) for each in (key, value))
+    key, value = _of_all_heads(query, key, value)
     scale = _scale(query, scale)
     weights = _weights(query, key, attn_mask, is_causal, scale)
     of_weights = torch.matmul(gradient, value.mT) * weights
@@ -77,6 +72,14 @@ def _widened(*tensors: Any) -> Any:
 
     wide = torch.float64 if tensors[0].dtype == torch.float64 else torch.float32
     return (each.to(wide) for each in tensors)
+
+
+def _of_all_heads(query: Any, key: Any, value: Any) -> Any:
+    """Keys and values for each head of the queries, of which several may read one."""
+    heads, shared = query.shape[-3], key.shape[-3]
+    if heads == shared:
+        return key, value
+    return (each.repeat_interleave(heads // shared, -3) for each in (key, value))
 
 
 def _scale(query: Any, scale: float | None) -> Any:

@@ -5,7 +5,8 @@ LLVM unites arithmetic that stands twice, but not calls of functions that it doe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tvm
@@ -38,13 +39,14 @@ def called_again(steps: Mapping[Any, Step], bodies: Mapping[Any, Any]) -> set[An
     bodies : mapping of buffer to statement
         What computes each.
     """
+    reads = _reads(bodies.values())
     calls: set[Any] = set()
     found: set[Any] = set()
     for buffer, step in steps.items():
         again = any(operand in calls for operand in step.operands)
         if not (again or _calls_library(bodies[buffer])) or step.is_stored:
             continue
-        if sum(_reads(body, buffer) for body in bodies.values()) > 1:
+        if reads[buffer] > 1:
             found.add(buffer)
         else:
             calls.add(buffer)
@@ -55,12 +57,10 @@ def _calls_library(body: Any) -> bool:
     return any(function_name(call) not in _UNITED for call in all_of(body, tvm.ir.Call))
 
 
-def _reads(body: Any, buffer: Any) -> int:
-    """How often a buffer is read, twice where steps of arithmetic read it several times."""
-    inside = [
-        load
-        for call in all_of(body, tvm.ir.Call)
-        if function_name(call) in _STEPS
-        for load in loads_of(call)
-    ]
-    return sum(load.source.same_as(buffer) for load in (*loads_of(body), *inside))
+def _reads(bodies: Iterable[Any]) -> Counter[Any]:
+    """How often each buffer is read, twice where steps of arithmetic read it several times."""
+    found: Counter[Any] = Counter()
+    for body in bodies:
+        steps = [call for call in all_of(body, tvm.ir.Call) if function_name(call) in _STEPS]
+        found.update(load.source for part in (body, *steps) for load in loads_of(part))
+    return found
