@@ -104,7 +104,6 @@ def test_which_have_none():
     own = tile(module(100_000, 128, 64))
     others = [
         tile(module(100_000, 128, 64), products=False),
-        tile(module(100_000, 128, 64, "float16")),
         tile(module(100_000, 15, 64)),
         tile(module(15, 128, 64)),
     ]

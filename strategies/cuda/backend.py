@@ -51,6 +51,11 @@ def _architecture(target: Target) -> str:
     return f"sm_{compute}" if compute else ""
 
 
+def _multiplies_halves(target: Target) -> bool:
+    """Whether fragments of 16 x 16 of either type are multiplied: from compute capability 8.0."""
+    return architecture(target) >= 80
+
+
 CUDA = Backend(
     "cuda",
     device="cuda",
@@ -74,6 +79,7 @@ CUDA = Backend(
     sums_logits=True,
     gathers_known_writes=True,
     schedules_reads=True,
+    multiplies_halves=_multiplies_halves,
     double_of_bits="__longlong_as_double",
     architecture=_architecture,
     of_this_machine=_of_this_machine,

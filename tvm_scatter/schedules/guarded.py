@@ -29,6 +29,7 @@ from .gpu import (
     RowSums,
     SharedLoop,
     ShortReductions,
+    TensorCoreProducts,
     Transposes,
     WarpRows,
     WholeReductions,
@@ -72,6 +73,7 @@ class GuardedDefaultSchedule:
             WarpRows(),
             WholeReductions(),
             Products(),
+            TensorCoreProducts(),
             Divisions(),
             *rules,
         )

@@ -84,6 +84,8 @@ class Backend:
         Whether computed updates of bfloat16 are given as expressions of float32, to be rounded.
     schedules_reads : bool
         Whether this package schedules reads by index, fused with what they feed, in CUDA C++.
+    multiplies_halves : callable
+        Returns whether a target's tensor cores multiply 16-bit floats for this package's schedules.
     double_of_bits : str
         The function that makes a number of double precision of its bits, where TVM writes constants
         with too few digits; empty if it writes none.
@@ -132,6 +134,7 @@ class Backend:
     rounds_once: bool = False
     widens_bfloat16: bool = False
     schedules_reads: bool = False
+    multiplies_halves: Callable[[Target], bool] = lambda _target: False
     double_of_bits: str = ""
     architecture: Callable[[Target], str] = lambda _target: ""
     of_this_machine: Callable[[], Target | None] | None = None

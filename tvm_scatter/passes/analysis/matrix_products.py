@@ -1,4 +1,4 @@
-"""Products of matrices in single precision, and the tiles in which a GPU computes them."""
+"""Products of matrices, and the tiles in which a GPU computes them in single precision."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from tvm.s_tir.dlight.analysis import get_root_block
 from tvm.s_tir.dlight.gpu.matmul import (
     IterKind,
     detect_iter_traits,
-    get_in_out_dtypes,
     get_reduction_blocks,
 )
 
+from tvm_scatter.problem.reductions import HALVES
 from tvm_scatter.problem.sizes import ceil_div, round_up
+
+from .fragment_tiles import FragmentTile, fragment_tile
 
 #: The fewest rows, columns and terms of a sum of a product that has tiles.
 _FEWEST, _FEWEST_TERMS = 16, 4
+#: As many terms need more than one step of fragments, and copies go on beside the first.
+_FEWEST_OF_HALVES = 17
 #: As many tiles as keep a large GPU busy, at least one on each multiprocessor, and enough of the
 #: widest ones to take turns.
 _BUSY, _MANY = 132, 396
@@ -74,16 +78,21 @@ class MatrixProduct:
     ----------
     batches, rows, columns, terms : int or None
         The number of products, the rows and columns of each, and the terms of each sum.
+    dtype : str
+        The type of what is multiplied. It is added up in single precision.
     """
 
     batches: int | None
     rows: int | None
     columns: int | None
     terms: int | None
+    dtype: str = "float32"
 
     @property
-    def tile(self) -> Tile:
+    def tile(self) -> Tile | FragmentTile:
         """The tile that takes least time, of those that were measured on an H200."""
+        if self.dtype in HALVES:
+            return fragment_tile(self.batches, self.rows, self.columns, self.terms)
         if self.rows is not None and self.rows <= _SMALL.rows:
             return _SMALL
         if self.columns is None:
@@ -128,18 +137,21 @@ def matrix_product(function: tirx.PrimFunc) -> MatrixProduct | None:
     if reductions is None or len(reductions) != 1:
         return None
     block = schedule.get(reductions[0])
-    if {str(dtype) for dtype in get_in_out_dtypes(block)} != {"float32"}:
+    *factors, result = (str(part.source.dtype) for part in (*block.reads, *block.writes))
+    if result != "float32" or len(set(factors)) != 1 or factors[0] not in ("float32", *HALVES):
         return None
     traits = detect_iter_traits(block)
     if traits is None:
         return None
     kinds = (IterKind.kIter_S, IterKind.kIter_I, IterKind.kIter_J, IterKind.kIter_K)
-    found = MatrixProduct(*(_extent(traits[3], kind) for kind in kinds))
+    batches, rows, columns, terms = (_extent(traits[3], kind) for kind in kinds)
+    found = MatrixProduct(batches, rows, columns, terms, factors[0])
     return found if _has_tiles(found) else None
 
 
 def _has_tiles(product: MatrixProduct) -> bool:
-    wanted = ((product.rows, _FEWEST), (product.columns, _FEWEST), (product.terms, _FEWEST_TERMS))
+    terms = _FEWEST_OF_HALVES if product.dtype in HALVES else _FEWEST_TERMS
+    wanted = ((product.rows, _FEWEST), (product.columns, _FEWEST), (product.terms, terms))
     return all(size is None or size >= least for size, least in wanted)
 
 

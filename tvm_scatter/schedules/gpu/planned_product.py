@@ -8,6 +8,7 @@ from tvm import tirx
 from tvm.target import Target
 
 from tvm_scatter.options import current_options
+from tvm_scatter.passes.analysis.fragment_tiles import FragmentTile
 from tvm_scatter.passes.analysis.matrix_products import matrix_product
 from tvm_scatter.schedules.reductions_of_one import without_reductions_of_one
 from tvm_scatter.schedules.wide_reductions import with_wide_reductions
@@ -26,12 +27,12 @@ def form_of_product(function: tirx.PrimFunc, target: Target) -> str | None:
     if not schedules_products(target):
         return None
     try:
-        return _form(function)
+        return _form(function, target)
     except Exception:  # a rule that fails leaves the function to TVM, whatever it raises
         return None
 
 
-def _form(function: tirx.PrimFunc) -> str | None:
+def _form(function: tirx.PrimFunc, target: Target) -> str | None:
     function = with_wide_reductions(without_reductions_of_one(function), integers=True)
     few = few_row_product(function)
     if few is not None:
@@ -41,4 +42,7 @@ def _form(function: tirx.PrimFunc) -> str | None:
     product = matrix_product(function)
     if product is None:
         return None
-    return f"is computed in tiles of {product.tile.rows} x {product.tile.columns}"
+    tiles = f"is computed in tiles of {product.tile.rows} x {product.tile.columns}"
+    if isinstance(product.tile, FragmentTile):
+        return f"{tiles} by tensor cores" if backend_of(target).multiplies_halves(target) else None
+    return tiles

@@ -43,7 +43,7 @@ class Products(ScheduleRule):
         if not schedules_products(target):
             return None
         product = matrix_product(func)
-        if product is None:
+        if product is None or not isinstance(product.tile, Tile):
             return None
         scheduled = _Product(s_tir.Schedule(func), product.tile).scheduled()
         return None if scheduled is None else s_tir.Schedule(with_guarded_vectors(scheduled))
@@ -112,7 +112,7 @@ class _Product:
         step, term = schedule.split(terms, [None, tile.depth])
         row, column = tiles
         schedule.reorder(column, row, *parts[::-1], *threads, step, term, *elements)
-        self._spread(batch, column, row)
+        spread(schedule, batch, column, row)
         for part, name in zip(parts, ("vthread.x", "vthread.y"), strict=True):
             schedule.bind(part, name)
         thread = schedule.fuse(*threads)
@@ -123,18 +123,6 @@ class _Product:
         # NVIDIA's compiler unrolls; TVM's text of it would be some thousand lines.
         schedule.annotate(thread, "pragma_unroll_explicit", 0)
         return thread, step, term
-
-    def _spread(self, batch: Any, column: Any, row: Any) -> None:
-        """Give each tile a block of threads, tiles of the same columns one after the other."""
-        schedule = self.schedule
-        of_rows, *others = (schedule.get(loop).extent for loop in (row, batch, column))
-        few = all(isinstance(extent, tirx.IntImm) for extent in others)
-        if isinstance(of_rows, tirx.IntImm) or not few or prod(map(int, others)) > _MOST_BLOCKS:
-            schedule.bind(schedule.fuse(batch, column, row), "blockIdx.x")
-            return
-        # A block would divide by the number of tiles again and again, in 64 bits.
-        schedule.bind(schedule.fuse(batch, column), "blockIdx.y")
-        schedule.bind(row, "blockIdx.x")
 
     def _brought_to_shared_memory(self, operand: int, step: Any) -> None:
         """By neighbouring threads from neighbouring addresses, whatever the order of the axes."""
@@ -164,3 +152,15 @@ class _Product:
         vectors, vector = self.schedule.split(loop, [None, min(count, _LANES)])
         self.schedule.unroll(vectors)
         self.schedule.vectorize(vector)
+
+
+def spread(schedule: s_tir.Schedule, batch: Any, column: Any, row: Any) -> None:
+    """Give each tile a block of threads, tiles of the same columns one after the other."""
+    of_rows, *others = (schedule.get(loop).extent for loop in (row, batch, column))
+    few = all(isinstance(extent, tirx.IntImm) for extent in others)
+    if isinstance(of_rows, tirx.IntImm) or not few or prod(map(int, others)) > _MOST_BLOCKS:
+        schedule.bind(schedule.fuse(batch, column, row), "blockIdx.x")
+        return
+    # A block would divide by the number of tiles again and again, in 64 bits.
+    schedule.bind(schedule.fuse(batch, column), "blockIdx.y")
+    schedule.bind(row, "blockIdx.x")

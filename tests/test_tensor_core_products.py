@@ -1,0 +1,162 @@
+"""Products of 16-bit floats, which tensor cores of GPUs multiply."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+import tvm_ffi
+from cuda_cases import cuda_target
+from harness import at_its_address, device_of
+from machine_code import cubin, cuda
+
+torch = pytest.importorskip("torch")
+
+from torch.export import Dim  # noqa: E402
+from torch.nn import functional  # noqa: E402
+from torch_harness import check, compile_for, export  # noqa: E402
+from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
+
+import tvm_scatter  # noqa: E402
+from tvm_scatter.passes.analysis.fragment_tiles import fragment_tile  # noqa: E402
+
+HALF, BRAIN = torch.float16, torch.bfloat16
+
+
+def some(*shape, dtype=BRAIN):
+    return torch.randn(*shape).to(dtype)
+
+
+@pytest.mark.turns(4)
+@pytest.mark.parametrize("dtype", [HALF, BRAIN])
+@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "terms", "columns"),
+    [(16, 17, 16), (40, 32, 48), (70, 33, 65), (33, 64, 24), (130, 200, 129), (300, 80, 64)],
+)
+def test_any_sizes(on_cuda, rows, terms, columns, transposed, unknown, dtype):
+    right = (columns, terms) if transposed else (terms, columns)
+
+    def product(x, y):
+        return functional.relu(x @ (y.mT if transposed else y))
+
+    inputs = [some(rows, terms, dtype=dtype), some(*right, dtype=dtype)]
+    dynamic = [{0: Dim.AUTO, 1: Dim.AUTO}, {0: Dim.AUTO, 1: Dim.AUTO}] if unknown else None
+    check(product, *inputs, dynamic=dynamic, device="cuda")
+
+
+CASES = {
+    "batches": (lambda x, y: x @ y, [(3, 40, 32), (3, 32, 48)]),
+    "one matrix for all batches": (lambda x, y: x @ y, [(3, 5, 40, 32), (32, 48)]),
+    "the left one transposed": (lambda x, y: x.mT @ y, [(32, 40), (32, 48)]),
+    "both transposed": (lambda x, y: x.mT @ y.mT, [(32, 40), (48, 32)]),
+    "concatenated": (lambda x, y, z: torch.cat([x, y], 1) @ z, [(40, 16), (40, 24), (40, 32)]),
+    "sliced": (lambda x, y: x[:, 8:40] @ y[3:35], [(40, 64), (50, 48)]),
+    "computed": (lambda x, y: (x * 2).relu() @ y.exp(), [(40, 32), (32, 48)]),
+    "a bias and more": (
+        lambda x, y, z: functional.gelu(functional.linear(x, y, z)) * 2,
+        [(40, 32), (48, 32), (48,)],
+    ),
+    "a residual": (lambda x, y, z: x @ y + z, [(40, 32), (32, 40), (40, 40)]),
+    "single precision": (lambda x, y: (x @ y).float(), [(40, 64), (64, 48)]),
+    "attention": (lambda x, y, z: (x @ y.mT).softmax(-1) @ z, [(2, 3, 40, 32)] * 3),
+    "a convolution": (lambda x, y: functional.conv2d(x, y), [(2, 32, 8, 8), (16, 32, 1, 1)]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_around_them(on_cuda, name):
+    function, shapes = CASES[name]
+    check(function, *(some(*shape) for shape in shapes), device="cuda")
+
+
+def test_rows_that_are_read_by_index(on_cuda):
+    rows = torch.randint(0, 100, (70,))
+    check(lambda x, i, y: x[i] @ y, some(100, 32), rows, some(32, 64), device="cuda")
+
+
+def test_single_precision_that_is_rounded_first(on_cuda):
+    def product(x, y):
+        return x.to(BRAIN) @ y.to(BRAIN)
+
+    check(product, torch.randn(40, 32), torch.randn(32, 48), device="cuda")
+
+
+def test_tensors_that_begin_anywhere(on_cuda):
+    """Copies of 16 bytes need factors that begin at a multiple of these."""
+    left, right = some(40, 64, dtype=HALF), some(64, 48, dtype=HALF)
+    machine = compile_for(program(lambda x, y: x @ y, left, right), on_cuda)
+    wanted = (left.float() @ right.float()).numpy()
+    for shift in (0, 1, 4):
+        found = machine["main"](*(beside(each.numpy(), shift) for each in (left, right)))
+        found = found[0] if isinstance(found, tvm_ffi.Array) else found
+        np.testing.assert_allclose(found.numpy().astype("float32"), wanted, 0.02, 0.05)
+
+
+def beside(array, shift):
+    """A tensor that begins so many elements behind the begin of its memory."""
+    whole = tvm.runtime.empty((array.size + shift,), "float16", device_of("cuda"))
+    view = at_its_address(whole._create_view(array.shape, "float16", 2 * shift))
+    view.copyfrom(array)
+    return view
+
+
+def program(function, *inputs):
+    return from_exported_program(export(function, inputs))
+
+
+def source(rows=2048, terms=512, columns=1024, dtype=BRAIN, arch="sm_90", **options):
+    inputs = [torch.empty(rows, terms, dtype=dtype), torch.empty(terms, columns, dtype=dtype)]
+    return cuda(program(lambda x, y: x @ y, *inputs), arch, **options)
+
+
+def test_explain_says_so():
+    inputs = [torch.empty(2048, 512, dtype=HALF), torch.empty(512, 1024, dtype=HALF)]
+    mod = program(lambda x, y: x @ y, *inputs)
+    said = str(tvm_scatter.explain(mod, cuda_target("sm_90")))
+    assert "is computed in tiles of 128 x 128 by tensor cores" in said
+    assert "tensor cores" not in str(tvm_scatter.explain(mod, cuda_target("sm_75")))
+
+
+def test_which_are_multiplied_so():
+    name = "tvm_scatter_multiply_fragments"
+    assert name in source() and name in source(dtype=HALF) and name in source(arch="sm_80")
+    assert name in source(16, 17, 16)
+    others = [
+        source(products=False),
+        source(dtype=torch.float32),
+        source(arch="sm_75"),
+        *(source(*sizes) for sizes in ((15, 64, 64), (64, 16, 64), (64, 64, 15))),
+    ]
+    assert not any(name in each for each in others)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_it_is_accepted_by_nvidias_compiler(arch):
+    assert cubin(source(arch=arch), arch)
+
+
+def test_tiles():
+    def tile(*sizes):
+        found = fragment_tile(*sizes)
+        return found.rows, found.columns, found.depth, found.stages
+
+    assert tile(1, 4096, 4096, 4096) == (128, 128, 64, 2)
+    assert tile(1, None, 128, None) == (128, 128, 64, 2)
+    assert tile(1, 100_000, 64, 256) == (128, 64, 64, 3)
+    assert tile(1, 2048, 512, 1024) == (128, 64, 64, 3)
+    assert tile(1, 512, 512, 512) == (32, 32, 64, 4)
+    assert tile(1, 512, 512, 64) == (32, 32, 32, 2)
+    assert tile(1, 512, 512, 96) == (32, 32, 32, 3)
+    assert tile(1, 512, 512, 17) == (32, 32, 16, 2)
+
+
+def test_shared_memory_suits_small_gpus():
+    """99 KB are what a block may have from compute capability 8.6 on."""
+    for sizes in ((1, 4096, 4096, 4096), (1, 9999, 64, 999), (1, 999, 999, 999), (1, 99, 99, 999)):
+        tile = fragment_tile(*sizes)
+        factors = 2 * tile.stages * (tile.rows + tile.columns) * (tile.depth + 8)
+        by_term = 2 * tile.stages * tile.depth * (tile.rows + tile.columns + 16)
+        sums = 4 * tile.rows * (tile.columns + 8)
+        assert max(factors, by_term, sums) <= 99 * 1024

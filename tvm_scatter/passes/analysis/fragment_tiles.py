@@ -1,0 +1,87 @@
+"""The tiles in which tensor cores compute a product of matrices."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+from tvm_scatter.problem.sizes import ceil_div, round_up
+
+#: Rows, columns and terms of a fragment.
+_SIDE = 16
+#: As many tiles as keep a large GPU busy: about one on each multiprocessor.
+_BUSY = 128
+#: A smaller tile pays where the others would be wider than the result by this part.
+_WIDER = 1.3
+
+
+class FragmentTile(NamedTuple):
+    """What a block of threads computes.
+
+    Attributes
+    ----------
+    warps : tuple of int
+        The warps along its rows and its columns.
+    fragments : tuple of int
+        The fragments of 16 x 16 elements of a warp, along both.
+    depth : int
+        The terms of a sum that are brought to shared memory together.
+    stages : int
+        The steps of that many terms that are copied or computed at a time.
+    """
+
+    warps: tuple[int, int]
+    fragments: tuple[int, int]
+    depth: int
+    stages: int
+
+    @property
+    def rows(self) -> int:
+        return _SIDE * self.warps[0] * self.fragments[0]
+
+    @property
+    def columns(self) -> int:
+        return _SIDE * self.warps[1] * self.fragments[1]
+
+
+_LARGE = FragmentTile((2, 2), (4, 4), 64, 2)
+_TALL = FragmentTile((4, 2), (2, 2), 64, 3)
+_MIDDLE = FragmentTile((2, 2), (2, 2), 64, 4)
+_SMALL = FragmentTile((2, 2), (1, 1), 64, 4)
+#: Less deep steps pay where deep ones would have more terms than the sums by this part.
+_DEEPER = 1.2
+
+
+def fragment_tile(
+    batches: int | None, rows: int | None, columns: int | None, terms: int | None
+) -> FragmentTile:
+    """The tile for a product; ``None`` are sizes that only the run time knows, of many.
+
+    Its shared memory suits every GPU of compute capability 8.0 or more. It has at least two steps
+    if a sum has more than 16 terms.
+    """
+    tile = _chosen(batches, rows, columns)
+    if terms is None:
+        return tile
+    depth = tile.depth
+    while depth > _SIDE and (
+        depth >= terms or round_up(terms, depth) > _DEEPER * round_up(terms, depth // 2)
+    ):
+        depth //= 2
+    return tile._replace(depth=depth, stages=min(tile.stages, ceil_div(terms, depth)))
+
+
+def _chosen(batches: int | None, rows: int | None, columns: int | None) -> FragmentTile:
+    def padded(tile: FragmentTile) -> int:
+        parts = ((rows, tile.rows), (columns, tile.columns))
+        return prod(1 if size is None else round_up(size, side) for size, side in parts)
+
+    def tiles(tile: FragmentTile) -> int:
+        if batches is None or rows is None or columns is None:
+            return _BUSY
+        return batches * ceil_div(rows, tile.rows) * ceil_div(columns, tile.columns)
+
+    for tile in (_LARGE, _TALL, _MIDDLE):
+        if padded(tile) < _WIDER * padded(_SMALL) and tiles(tile) >= _BUSY:
+            return tile
+    return _SMALL

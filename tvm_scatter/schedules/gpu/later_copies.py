@@ -1,0 +1,140 @@
+"""Copies to shared memory that threads wait for some steps later (``cp.async``).
+
+TVM's software pipeline gives each tensor in shared memory as many versions as there are steps on
+their way. TVM's own asynchronous copies need an option of the whole compilation; these are calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import TensorLoad
+from tvm.s_tir import MatchBufferRegion, SBlock, SBlockRealize
+from tvm.tirx.buffer import is_buffer_var
+
+from tvm_scatter.emit.computed_updates import BRANCH, function_name
+from tvm_scatter.emit.expressions import varies
+from tvm_scatter.emit.tensors import element_bytes
+
+from . import tensor_core_code as code
+from .accesses import is_aligned
+
+#: What marks the loop over the steps in whose body the copies come first.
+STEPS = "tvm_scatter_steps"
+_BYTES = 16
+
+
+def with_later_copies(function: tirx.PrimFunc, stages: int) -> tirx.PrimFunc:
+    """A scheduled function that copies for later steps while it computes one.
+
+    Parameters
+    ----------
+    function : tvm.tirx.PrimFunc
+        Its loop with the annotation ``STEPS`` has two copies in vectors and what is computed of
+        them as its body.
+    stages : int
+        The steps that are copied or computed at a time, 2 to 4.
+    """
+    given = [each for each in function.params if is_buffer_var(each)]
+
+    def copied(loop: tirx.For) -> tirx.Stmt:
+        return _copied(loop, given)
+
+    def steps(loop: tirx.For) -> tirx.Stmt:
+        return _in_stages(loop, stages) if STEPS in loop.annotations else loop
+
+    body = tvm_ffi.structural_map(function.body, (tirx.For, copied))
+    return function.with_body(tvm_ffi.structural_map(body, (tirx.For, steps)))
+
+
+def _in_stages(loop: tirx.For, stages: int) -> tirx.Stmt:
+    """The loop over the steps, behind which all threads are done with what was copied."""
+    *copies, computed = loop.body.seq
+    end = tirx.Evaluate(code.end_copies())
+    wait = tirx.Evaluate(code.wait_for_copies(loop.extent - loop.loop_var, stages - 2))
+    together = tirx.Evaluate(tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared"))
+    begin, extent = loop.min, loop.extent
+    parts = [wait, *copies, end, computed]
+    late, first = stages - 1, [0] * (len(copies) + 1)
+    pipeline = {
+        "software_pipeline_stage": [late, *first, late],
+        "software_pipeline_order": list(range(len(parts))),
+    }
+    body = tirx.SeqStmt(parts)
+    staged = tirx.For(loop.loop_var, begin, extent, loop.kind, body, None, pipeline)
+    return tirx.SeqStmt([staged, together])
+
+
+def _copied(loop: tirx.For, given: list[Any]) -> tirx.Stmt:
+    """A loop over a vector as one later copy, if it copies 16 bytes of a tensor."""
+    if loop.kind != tirx.ForKind.VECTORIZED or not isinstance(loop.body, SBlockRealize):
+        return loop
+    realized, store = loop.body, loop.body.block.body
+    if not isinstance(store, tirx.BufferStore) or "shared" not in str(store.buffer.scope()):
+        return loop
+    condition, value = tirx.const(True, "bool"), store.value
+    if isinstance(value, tvm.ir.Call) and function_name(value) == BRANCH:
+        condition, value = value.args[:2]
+    lanes, axes = int(loop.extent), realized.block.iter_vars
+    if not isinstance(value, TensorLoad) or lanes * element_bytes(value.source) != _BYTES:
+        return loop
+    if any(varies(part, axes[-1].var) for part in (condition, *value.indices[:-1])):
+        return loop
+    later = _later(loop, condition, value, store, lanes)
+    if not any(map(value.source.same_as, given)):
+        return later
+    one_by_one = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.UNROLLED, loop.body)
+    return tirx.IfThenElse(is_aligned(value.source, lanes), later, _renamed(one_by_one))
+
+
+def _later(loop: tirx.For, condition: Any, value: Any, store: Any, lanes: int) -> SBlockRealize:
+    realized, block = loop.body, loop.body.block
+    begin = {loop.loop_var: tirx.const(0, loop.loop_var.ty.dtype)}
+
+    def at_begin(value: Any) -> Any:
+        return tvm_ffi.structural_map(value, (tvm.ir.Var, lambda each: begin.get(each, each)))
+
+    matched, regions = [], []
+    for name, tensor, place in (
+        ("to", store.buffer, store.indices),
+        ("origin", value.source, value.indices),
+    ):
+        regions.append(_vector(tensor, place, lanes))
+        matched.append(_matched(name, tensor, lanes))
+    zero = tirx.const(0, "int32")
+    to, origin = (tirx.address_of(tirx.BufferLoad(each, [zero])) for each in matched)
+    call = tirx.Evaluate(code.copy_later(to, origin, condition))
+    pairs = [MatchBufferRegion(*pair) for pair in zip(matched, regions, strict=True)]
+    reads, writes = regions[1:], regions[:1]
+    copy = SBlock(
+        *(block.iter_vars, reads, writes, block.name_hint),
+        *(call, None, [], pairs, block.annotations),
+    )
+    values = list(map(at_begin, realized.iter_values))
+    return SBlockRealize(values, at_begin(realized.predicate), copy)
+
+
+def _vector(tensor: Any, place: Any, lanes: int) -> tirx.BufferRegion:
+    ranges = [tvm.ir.Range.from_min_extent(index, 1) for index in place[:-1]]
+    return tirx.BufferRegion(tensor, [*ranges, tvm.ir.Range.from_min_extent(place[-1], lanes)])
+
+
+def _matched(name: str, tensor: Any, lanes: int) -> Any:
+    return tirx.decl_buffer(
+        (lanes,),
+        tensor.dtype,
+        name,
+        strides=[tirx.Var(f"{name}_stride", "int32")],
+        scope=tensor.scope(),
+        offset_factor=1,
+    )
+
+
+def _renamed(loop: tirx.For) -> tirx.For:
+    """The loop with variables of its own."""
+    axes = [axis.var for axis in loop.body.block.iter_vars]
+    instead = {each: tirx.Var(each.name, each.ty) for each in (loop.loop_var, *axes)}
+    return tvm_ffi.structural_map(loop, (tvm.ir.Var, lambda each: instead.get(each, each)))

@@ -1,0 +1,205 @@
+"""The schedule of products of 16-bit floats by tensor cores, with sums in single precision.
+
+A block of threads computes a tile, each warp some fragments of it. What it multiplies is brought to
+shared memory as it lies in the tensors, by copies that go on while earlier steps are multiplied.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight.analysis import get_root_block
+from tvm.s_tir.dlight.base import ScheduleRule
+from tvm.s_tir.dlight.gpu.matmul import (
+    auto_inline_consumer_chain,
+    auto_inline_producers,
+    get_index_map,
+    get_reduction_blocks,
+)
+from tvm.target import Target
+
+from tvm_scatter.emit.computed_updates import loads_of
+from tvm_scatter.emit.expressions import varies
+from tvm_scatter.passes.analysis.fragment_tiles import FragmentTile
+from tvm_scatter.passes.analysis.matrix_products import MatrixProduct, matrix_product
+from tvm_scatter.selection.backend import backend_of
+
+from . import fragments
+from .fragments import SIDE
+from .guarded_vectors import with_guarded_vectors
+from .later_copies import STEPS, with_later_copies
+from .planned_product import schedules_products
+from .products import spread
+
+_WARP, _LANES = 32, 8
+_SHARED = "shared.dyn"
+
+
+class TensorCoreProducts(ScheduleRule):
+    """Products of 16-bit floats in fragments that tensor cores multiply."""
+
+    def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
+        """The scheduled function, or ``None`` if it is no such product."""
+        if not schedules_products(target) or not backend_of(target).multiplies_halves(target):
+            return None
+        product = matrix_product(func)
+        if product is None or not isinstance(product.tile, FragmentTile):
+            return None
+        scheduled = _Product(s_tir.Schedule(func), product, product.tile).scheduled()
+        return None if scheduled is None else s_tir.Schedule(with_guarded_vectors(scheduled))
+
+
+class _Product:
+    """A product on its way to a schedule."""
+
+    def __init__(self, schedule: s_tir.Schedule, product: MatrixProduct, tile: FragmentTile):
+        self.schedule, self.product, self.tile = schedule, product, tile
+        blocks = schedule.get_child_blocks(get_root_block(schedule))
+        [self.block] = get_reduction_blocks(schedule, blocks)
+
+    def scheduled(self) -> tirx.PrimFunc | None:
+        by_term = self._brought_to_three_axes()
+        if by_term is None:
+            return None
+        schedule, tile = self.schedule, self.tile
+        warp, step, term, inner = self._tiled()
+        outer = schedule.blockize(inner)
+        [element] = schedule.get_child_blocks(outer)
+        for operand in range(2):
+            self._brought_to_shared_memory(outer, operand, step)
+        loaded = [schedule.cache_read(outer, operand, "local") for operand in range(2)]
+        for each in loaded:
+            schedule.compute_at(each, term)
+        result = schedule.cache_write(outer, 0, _SHARED)
+        sums = schedule.cache_write(outer, 0, "local")
+        schedule.reverse_compute_at(sums, warp)
+        schedule.reverse_compute_at(result, warp)
+        stored = schedule.blockize(self._in_fragments(sums))
+        schedule.storage_align(stored, 0, axis=-2, factor=_WARP, offset=_LANES)
+        schedule.tensorize(stored, fragments.stores(_SHARED))
+        cleared = schedule.decompose_reduction(outer, step)
+        for loop in schedule.get_loops(cleared)[-2:]:
+            schedule.unroll(loop)
+        [zero] = schedule.get_child_blocks(cleared)
+        schedule.tensorize(schedule.get_loops(zero)[-2], fragments.clears())
+        dtype = self.product.dtype
+        for operand, each in enumerate(loaded):
+            name = fragments.loads(dtype, _SHARED, operand == 0, by_term[operand])
+            schedule.tensorize(self._in_fragments(each), name)
+        name = fragments.multiplies(dtype, *by_term)
+        schedule.tensorize(schedule.get_loops(element)[-3], name)
+        auto_inline_consumer_chain(schedule, result)
+        self._written(result)
+        schedule.annotate(step, STEPS, 1)
+        return with_later_copies(schedule.mod["main"], tile.stages)
+
+    def _brought_to_three_axes(self) -> list[bool] | None:
+        """Make it a product of (batch, row, term) and (batch, column, term).
+
+        Returns
+        -------
+        list of bool, or None
+            For both factors, whether neighbours in memory are lines of one term, not terms of a
+            line. Then these axes change places.
+        """
+        schedule, block = self.schedule, self.block
+        operands = [schedule.reindex(block, ("read", at)) for at in range(2)]
+        result = schedule.reindex(block, ("write", 0))
+        maps = get_index_map(schedule.get(block))
+        if maps is None:
+            return None
+        product, *of_operands, of_result = maps
+        by_term = []
+        for operand, map_ in zip(operands, of_operands, strict=True):
+            auto_inline_producers(schedule, operand)
+            schedule.transform_layout(operand, ("write", 0), map_)
+            by_term.append(_lies_by_term(schedule.get(operand)))
+            if by_term[-1]:
+                schedule.transform_layout(operand, ("write", 0), lambda s, line, k: (s, k, line))
+        schedule.transform_layout(result, ("read", 0), of_result)
+        schedule.transform_block_layout(block, product)
+        return by_term
+
+    def _tiled(self) -> tuple[Any, Any, Any, Any]:
+        """The loops over warps, steps, the terms of fragments, and within a fragment."""
+        schedule, tile = self.schedule, self.tile
+        schedule.pad_einsum(self.block, [1, tile.rows, tile.columns, tile.depth])
+        batch, *lines, terms = schedule.get_loops(self.block)
+        split = [
+            schedule.split(line, [None, warps, count, SIDE])
+            for line, warps, count in zip(lines, tile.warps, tile.fragments, strict=True)
+        ]
+        tiles, warps, counts, elements = zip(*split, strict=True)
+        step, term, of_term = schedule.split(terms, [None, tile.depth // SIDE, SIDE])
+        row, column = tiles
+        schedule.reorder(column, row, *warps, step, term, *counts, *elements, of_term)
+        spread(schedule, batch, column, row)
+        warp = schedule.fuse(*warps)
+        schedule.bind(warp, "threadIdx.y")
+        for loop in (term, *counts):
+            schedule.unroll(loop)
+        return warp, step, term, elements[0]
+
+    def _brought_to_shared_memory(self, outer: Any, operand: int, step: Any) -> None:
+        schedule, tile = self.schedule, self.tile
+        shared = schedule.cache_read(outer, operand, _SHARED)
+        schedule.compute_at(shared, step, preserve_unit_loops=True)
+        auto_inline_producers(schedule, shared)
+        lanes = _LANES if self._has_vectors(schedule.get(shared)) else 1
+        loop = schedule.fuse(*schedule.get_loops(shared)[-3:])
+        threads = tile.warps[0] * tile.warps[1]
+        _, warp, lane, element = schedule.split(loop, [None, threads, _WARP, lanes])
+        schedule.bind(warp, "threadIdx.y")
+        schedule.bind(lane, "threadIdx.x")
+        if lanes > 1:
+            schedule.vectorize(element)
+        schedule.storage_align(shared, 0, axis=-2, factor=SIDE, offset=_LANES)
+
+    def _has_vectors(self, block: Any) -> bool:
+        """Whether what is brought there is copied in vectors of neighbours."""
+        *_, axis = block.iter_vars
+        loads = list(loads_of(block.body))
+        if len(loads) != 1:
+            return False
+        [load] = loads
+        shape = load.source.ty.shape
+        width = shape[-1] if len(shape) else None
+        known = isinstance(width, tirx.IntImm) and int(width) % _LANES == 0
+        along = known and load.indices[-1].same_as(axis.var)
+        beside = any(varies(index, axis.var) for index in load.indices[:-1])
+        same = str(load.source.ty.dtype) == self.product.dtype
+        return bool(along and not beside and same)
+
+    def _in_fragments(self, block: Any) -> Any:
+        """The loop within a fragment, of a block that goes over a matrix of them."""
+        schedule = self.schedule
+        (row, of_row), (column, of_column) = (
+            schedule.split(loop, [None, SIDE]) for loop in schedule.get_loops(block)[-2:]
+        )
+        schedule.reorder(row, column, of_row, of_column)
+        schedule.unroll(row)
+        schedule.unroll(column)
+        return of_row
+
+    def _written(self, result: Any) -> None:
+        """What follows the product, from shared memory, by the warp that stored it."""
+        schedule, columns = self.schedule, self.product.columns
+        lanes = _LANES if columns is not None and columns % _LANES == 0 else 1
+        loop = schedule.fuse(*schedule.get_loops(result)[-2:])
+        _, lane, element = schedule.split(loop, [None, _WARP, lanes])
+        schedule.bind(lane, "threadIdx.x")
+        if lanes > 1:
+            schedule.vectorize(element)
+
+
+def _lies_by_term(block: Any) -> bool:
+    """Whether the last axis of what a block reads is that of lines in what it writes."""
+    _, line, term = block.body.indices
+    lines, terms = (tirx.analysis.undefined_vars(each) for each in (line, term))
+    lasts = [load.indices[-1] for load in loads_of(block.body.value) if len(load.indices)]
+
+    def reads(axes: Any) -> bool:
+        return any(varies(last, axis) for last in lasts for axis in axes)
+
+    return reads(lines) and not reads(terms)
