@@ -2042,7 +2042,7 @@ PRODUCTS = (
     Mutant(
         "products read vectors of tensors that begin between two",
         "tvm_scatter/schedules/gpu/guarded_vectors.py",
-        "tirx.IfThenElse(aligned, vectors, _renamed(elements))",
+        "tirx.IfThenElse(aligned, vectors, renamed(elements))",
         "vectors",
         (_PRODUCTS + "test_rows_at_any_address",),
     ),

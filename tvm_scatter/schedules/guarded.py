@@ -29,7 +29,6 @@ from .gpu import (
     RowSums,
     SharedLoop,
     ShortReductions,
-    TensorCoreProducts,
     Transposes,
     WarpRows,
     WholeReductions,
@@ -73,7 +72,6 @@ class GuardedDefaultSchedule:
             WarpRows(),
             WholeReductions(),
             Products(),
-            TensorCoreProducts(),
             Divisions(),
             *rules,
         )

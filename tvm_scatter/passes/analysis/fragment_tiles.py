@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tvm_scatter.problem.sizes import ceil_div, round_up
 
 #: Rows, columns and terms of a fragment.
-_SIDE = 16
+SIDE = 16
 #: As many tiles as keep a large GPU busy: about one on each multiprocessor.
 _BUSY = 128
 #: A smaller tile pays where the others would be wider than the result by this part.
@@ -37,11 +37,11 @@ class FragmentTile(NamedTuple):
 
     @property
     def rows(self) -> int:
-        return _SIDE * self.warps[0] * self.fragments[0]
+        return SIDE * self.warps[0] * self.fragments[0]
 
     @property
     def columns(self) -> int:
-        return _SIDE * self.warps[1] * self.fragments[1]
+        return SIDE * self.warps[1] * self.fragments[1]
 
 
 _LARGE = FragmentTile((2, 2), (4, 4), 64, 2)
@@ -64,7 +64,7 @@ def fragment_tile(
     if terms is None:
         return tile
     depth = tile.depth
-    while depth > _SIDE and (
+    while depth > SIDE and (
         depth >= terms or round_up(terms, depth) > _DEEPER * round_up(terms, depth // 2)
     ):
         depth //= 2

@@ -9,7 +9,6 @@ from .products import Products
 from .row_sums import RowSums
 from .shared_loop import SharedLoop
 from .short_reductions import ShortReductions
-from .tensor_core_products import TensorCoreProducts
 from .transposes import Transposes
 from .warp_rows import RowReductions, WarpRows
 from .whole_reductions import WholeReductions
@@ -24,7 +23,6 @@ __all__ = [
     "RowSums",
     "SharedLoop",
     "ShortReductions",
-    "TensorCoreProducts",
     "Transposes",
     "WarpRows",
     "WholeReductions",

@@ -13,10 +13,9 @@ from tvm.s_tir import TensorIntrin
 from tvm.script import tirx as T
 from tvm.tirx import PrimFunc
 
-from . import tensor_core_code as code
+from tvm_scatter.passes.analysis.fragment_tiles import SIDE
 
-#: The rows, columns and terms of a fragment.
-SIDE = 16
+from . import tensor_core_code as code
 
 
 def loads(dtype: str, scope: str, is_left: bool, by_term: bool) -> str:

@@ -98,7 +98,7 @@ def _computed_first(loop: tirx.For, kept: Any) -> tirx.Stmt:
         block, axes, reads=region, body=tirx.BufferStore(store.buffer, found, store.indices)
     )
     return tirx.SeqStmt(
-        [over(tirx.ForKind.UNROLLED, compute), _renamed(over(tirx.ForKind.VECTORIZED, write))]
+        [over(tirx.ForKind.UNROLLED, compute), renamed(over(tirx.ForKind.VECTORIZED, write))]
     )
 
 
@@ -109,10 +109,10 @@ def _in_vectors(loop: tirx.For, tensors: list[Any], analyzer: Analyzer) -> tirx.
     begin, end = loop.min, loop.extent
     vectors = tirx.For(loop.loop_var, begin, end, tirx.ForKind.VECTORIZED, body)
     elements = tirx.For(loop.loop_var, begin, end, tirx.ForKind.UNROLLED, body)
-    return tirx.IfThenElse(aligned, vectors, _renamed(elements))
+    return tirx.IfThenElse(aligned, vectors, renamed(elements))
 
 
-def _renamed(loop: tirx.For) -> tirx.For:
+def renamed(loop: tirx.For) -> tirx.For:
     """The loop with variables of its own."""
     axes = [axis.var for axis in loop.body.block.iter_vars]
     instead = {each: tirx.Var(each.name, each.ty) for each in (loop.loop_var, *axes)}

@@ -15,12 +15,13 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import MatchBufferRegion, SBlock, SBlockRealize
 from tvm.tirx.buffer import is_buffer_var
 
-from tvm_scatter.emit.computed_updates import BRANCH, function_name
+from tvm_scatter.emit.computed_updates import BRANCH, function_name, substitute
 from tvm_scatter.emit.expressions import varies
 from tvm_scatter.emit.tensors import element_bytes
 
 from . import tensor_core_code as code
 from .accesses import is_aligned
+from .guarded_vectors import renamed
 
 #: What marks the loop over the steps in whose body the copies come first.
 STEPS = "tvm_scatter_steps"
@@ -87,16 +88,12 @@ def _copied(loop: tirx.For, given: list[Any]) -> tirx.Stmt:
     if not any(map(value.source.same_as, given)):
         return later
     one_by_one = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.UNROLLED, loop.body)
-    return tirx.IfThenElse(is_aligned(value.source, lanes), later, _renamed(one_by_one))
+    return tirx.IfThenElse(is_aligned(value.source, lanes), later, renamed(one_by_one))
 
 
 def _later(loop: tirx.For, condition: Any, value: Any, store: Any, lanes: int) -> SBlockRealize:
     realized, block = loop.body, loop.body.block
     begin = {loop.loop_var: tirx.const(0, loop.loop_var.ty.dtype)}
-
-    def at_begin(value: Any) -> Any:
-        return tvm_ffi.structural_map(value, (tvm.ir.Var, lambda each: begin.get(each, each)))
-
     matched, regions = [], []
     for name, tensor, place in (
         ("to", store.buffer, store.indices),
@@ -113,8 +110,8 @@ def _later(loop: tirx.For, condition: Any, value: Any, store: Any, lanes: int) -
         *(block.iter_vars, reads, writes, block.name_hint),
         *(call, None, [], pairs, block.annotations),
     )
-    values = list(map(at_begin, realized.iter_values))
-    return SBlockRealize(values, at_begin(realized.predicate), copy)
+    values = [substitute(value, begin) for value in realized.iter_values]
+    return SBlockRealize(values, substitute(realized.predicate, begin), copy)
 
 
 def _vector(tensor: Any, place: Any, lanes: int) -> tirx.BufferRegion:
@@ -131,10 +128,3 @@ def _matched(name: str, tensor: Any, lanes: int) -> Any:
         scope=tensor.scope(),
         offset_factor=1,
     )
-
-
-def _renamed(loop: tirx.For) -> tirx.For:
-    """The loop with variables of its own."""
-    axes = [axis.var for axis in loop.body.block.iter_vars]
-    instead = {each: tirx.Var(each.name, each.ty) for each in (loop.loop_var, *axes)}
-    return tvm_ffi.structural_map(loop, (tvm.ir.Var, lambda each: instead.get(each, each)))

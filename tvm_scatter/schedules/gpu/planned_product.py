@@ -9,7 +9,7 @@ from tvm.target import Target
 
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.fragment_tiles import FragmentTile
-from tvm_scatter.passes.analysis.matrix_products import matrix_product
+from tvm_scatter.passes.analysis.matrix_products import MatrixProduct, matrix_product
 from tvm_scatter.schedules.reductions_of_one import without_reductions_of_one
 from tvm_scatter.schedules.wide_reductions import with_wide_reductions
 from tvm_scatter.selection.backend import backend_of
@@ -20,6 +20,14 @@ from .few_row_form import few_row_product
 def schedules_products(target: Target) -> bool:
     """Whether this package has schedules of products, and not only TVM."""
     return backend_of(target).schedules_reads and current_options().products
+
+
+def scheduled_product(function: tirx.PrimFunc, target: Target) -> MatrixProduct | None:
+    """The product of matrices that a function computes, if this package schedules it in tiles."""
+    product = matrix_product(function) if schedules_products(target) else None
+    if product is None or not isinstance(product.tile, FragmentTile):
+        return product
+    return product if backend_of(target).multiplies_halves(target) else None
 
 
 def form_of_product(function: tirx.PrimFunc, target: Target) -> str | None:
@@ -39,10 +47,8 @@ def _form(function: tirx.PrimFunc, target: Target) -> str | None:
         counts = dict(zip(few.axes, few.sizes, strict=True))
         rows = prod(counts[axis] for axis in few.rows)
         return f"reads its matrix once for {rows} rows" if rows > 1 else "reads its matrix once"
-    product = matrix_product(function)
+    product = scheduled_product(function, target)
     if product is None:
         return None
-    tiles = f"is computed in tiles of {product.tile.rows} x {product.tile.columns}"
-    if isinstance(product.tile, FragmentTile):
-        return f"{tiles} by tensor cores" if backend_of(target).multiplies_halves(target) else None
-    return tiles
+    by = " by tensor cores" if isinstance(product.tile, FragmentTile) else ""
+    return f"is computed in tiles of {product.tile.rows} x {product.tile.columns}{by}"

@@ -1,14 +1,13 @@
-"""The schedule of products of matrices in single precision.
+"""The schedules of products of matrices, and the one for single precision.
 
-A block of threads computes a tile. What it multiplies is brought to shared memory, transposed so
-that what a thread reads of it lies side by side, and from there in vectors to its registers. Each
-element is summed in the order of its terms. Tiles and their choice are those of
+There a block of threads computes a tile. What it multiplies is brought to shared memory, transposed
+so that what a thread reads of it lies side by side, and from there in vectors to its registers.
+Each element is summed in the order of its terms. Tiles and their choice are those of
 :mod:`tvm_scatter.passes.analysis.matrix_products`.
 """
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -17,22 +16,22 @@ from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.s_tir.dlight.gpu.matmul import (
     auto_inline_consumer_chain,
     auto_inline_producers,
-    get_index_map,
     get_reduction_blocks,
 )
 from tvm.target import Target
 
 from tvm_scatter.emit.computed_updates import loads_of
 from tvm_scatter.emit.expressions import is_by_index, varies
-from tvm_scatter.passes.analysis.matrix_products import Tile, matrix_product
+from tvm_scatter.passes.analysis.fragment_tiles import FragmentTile
+from tvm_scatter.passes.analysis.matrix_products import Tile
 
 from .guarded_vectors import with_guarded_vectors
-from .planned_product import schedules_products
+from .planned_product import scheduled_product
+from .product_axes import spread, with_three_axes
+from .tensor_core_products import TensorCoreProduct
 
 #: Elements of a vector. Rows of shared memory are so many longer than a multiple of its 32 banks.
 _LANES, _BANKS = 4, 32
-#: The most blocks along the second axis of a launch. The first one has no bound that matters.
-_MOST_BLOCKS = 65535
 
 
 class Products(ScheduleRule):
@@ -40,12 +39,14 @@ class Products(ScheduleRule):
 
     def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
         """The scheduled function, or ``None`` if it is no such product."""
-        if not schedules_products(target):
+        product = scheduled_product(func, target)
+        if product is None:
             return None
-        product = matrix_product(func)
-        if product is None or not isinstance(product.tile, Tile):
-            return None
-        scheduled = _Product(s_tir.Schedule(func), product.tile).scheduled()
+        tile, schedule = product.tile, s_tir.Schedule(func)
+        if isinstance(tile, FragmentTile):
+            scheduled = TensorCoreProduct(schedule, product, tile).scheduled()
+        else:
+            scheduled = _Product(schedule, tile).scheduled()
         return None if scheduled is None else s_tir.Schedule(with_guarded_vectors(scheduled))
 
 
@@ -59,7 +60,8 @@ class _Product:
 
     def scheduled(self) -> tirx.PrimFunc | None:
         schedule, tile, block = self.schedule, self.tile, self.block
-        if not self._brought_to_three_axes():
+        # What a thread reads of a factor in shared memory lies side by side.
+        if with_three_axes(schedule, block, lambda _: True) is None:
             return None
         thread, step, term = self._tiled()
         written = schedule.cache_write(block, 0, "local")
@@ -76,22 +78,6 @@ class _Product:
         auto_inline_consumer_chain(schedule, written)
         schedule.decompose_reduction(block, step)
         return schedule.mod["main"]
-
-    def _brought_to_three_axes(self) -> bool:
-        """Make it a product of (batch, term, row) and (batch, term, column)."""
-        schedule, block = self.schedule, self.block
-        operands = [schedule.reindex(block, ("read", at)) for at in range(2)]
-        result = schedule.reindex(block, ("write", 0))
-        maps = get_index_map(schedule.get(block))
-        if maps is None:
-            return False
-        product, *of_operands, of_result = maps
-        for operand, map_ in zip(operands, of_operands, strict=True):
-            schedule.transform_layout(operand, ("write", 0), map_)
-            schedule.transform_layout(operand, ("write", 0), lambda s, line, k: (s, k, line))
-        schedule.transform_layout(result, ("read", 0), of_result)
-        schedule.transform_block_layout(block, product)
-        return True
 
     def _tiled(self) -> tuple[Any, Any, Any]:
         """The loops over threads, over what is brought to shared memory, and over its terms."""
@@ -152,15 +138,3 @@ class _Product:
         vectors, vector = self.schedule.split(loop, [None, min(count, _LANES)])
         self.schedule.unroll(vectors)
         self.schedule.vectorize(vector)
-
-
-def spread(schedule: s_tir.Schedule, batch: Any, column: Any, row: Any) -> None:
-    """Give each tile a block of threads, tiles of the same columns one after the other."""
-    of_rows, *others = (schedule.get(loop).extent for loop in (row, batch, column))
-    few = all(isinstance(extent, tirx.IntImm) for extent in others)
-    if isinstance(of_rows, tirx.IntImm) or not few or prod(map(int, others)) > _MOST_BLOCKS:
-        schedule.bind(schedule.fuse(batch, column, row), "blockIdx.x")
-        return
-    # A block would divide by the number of tiles again and again, in 64 bits.
-    schedule.bind(schedule.fuse(batch, column), "blockIdx.y")
-    schedule.bind(row, "blockIdx.x")

@@ -10,47 +10,26 @@ from typing import Any
 
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import get_root_block
-from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.s_tir.dlight.gpu.matmul import (
     auto_inline_consumer_chain,
     auto_inline_producers,
-    get_index_map,
     get_reduction_blocks,
 )
-from tvm.target import Target
 
 from tvm_scatter.emit.computed_updates import loads_of
 from tvm_scatter.emit.expressions import varies
-from tvm_scatter.passes.analysis.fragment_tiles import FragmentTile
-from tvm_scatter.passes.analysis.matrix_products import MatrixProduct, matrix_product
-from tvm_scatter.selection.backend import backend_of
+from tvm_scatter.passes.analysis.fragment_tiles import SIDE, FragmentTile
+from tvm_scatter.passes.analysis.matrix_products import MatrixProduct
 
 from . import fragments
-from .fragments import SIDE
-from .guarded_vectors import with_guarded_vectors
 from .later_copies import STEPS, with_later_copies
-from .planned_product import schedules_products
-from .products import spread
+from .product_axes import spread, with_three_axes
 
 _WARP, _LANES = 32, 8
 _SHARED = "shared.dyn"
 
 
-class TensorCoreProducts(ScheduleRule):
-    """Products of 16-bit floats in fragments that tensor cores multiply."""
-
-    def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
-        """The scheduled function, or ``None`` if it is no such product."""
-        if not schedules_products(target) or not backend_of(target).multiplies_halves(target):
-            return None
-        product = matrix_product(func)
-        if product is None or not isinstance(product.tile, FragmentTile):
-            return None
-        scheduled = _Product(s_tir.Schedule(func), product, product.tile).scheduled()
-        return None if scheduled is None else s_tir.Schedule(with_guarded_vectors(scheduled))
-
-
-class _Product:
+class TensorCoreProduct:
     """A product on its way to a schedule."""
 
     def __init__(self, schedule: s_tir.Schedule, product: MatrixProduct, tile: FragmentTile):
@@ -59,10 +38,10 @@ class _Product:
         [self.block] = get_reduction_blocks(schedule, blocks)
 
     def scheduled(self) -> tirx.PrimFunc | None:
-        by_term = self._brought_to_three_axes()
+        by_term = with_three_axes(self.schedule, self.block, self._lies_by_term)
         if by_term is None:
             return None
-        schedule, tile = self.schedule, self.tile
+        schedule = self.schedule
         warp, step, term, inner = self._tiled()
         outer = schedule.blockize(inner)
         [element] = schedule.get_child_blocks(outer)
@@ -92,34 +71,20 @@ class _Product:
         auto_inline_consumer_chain(schedule, result)
         self._written(result)
         schedule.annotate(step, STEPS, 1)
-        return with_later_copies(schedule.mod["main"], tile.stages)
+        return with_later_copies(schedule.mod["main"], self.tile.stages)
 
-    def _brought_to_three_axes(self) -> list[bool] | None:
-        """Make it a product of (batch, row, term) and (batch, column, term).
+    def _lies_by_term(self, operand: Any) -> bool:
+        """Whether neighbours of a factor in memory are lines of one term, not terms of a line."""
+        auto_inline_producers(self.schedule, operand)
+        body = self.schedule.get(operand).body
+        _, line, term = body.indices
+        lines, terms = (tirx.analysis.undefined_vars(each) for each in (line, term))
+        lasts = [load.indices[-1] for load in loads_of(body.value) if len(load.indices)]
 
-        Returns
-        -------
-        list of bool, or None
-            For both factors, whether neighbours in memory are lines of one term, not terms of a
-            line. Then these axes change places.
-        """
-        schedule, block = self.schedule, self.block
-        operands = [schedule.reindex(block, ("read", at)) for at in range(2)]
-        result = schedule.reindex(block, ("write", 0))
-        maps = get_index_map(schedule.get(block))
-        if maps is None:
-            return None
-        product, *of_operands, of_result = maps
-        by_term = []
-        for operand, map_ in zip(operands, of_operands, strict=True):
-            auto_inline_producers(schedule, operand)
-            schedule.transform_layout(operand, ("write", 0), map_)
-            by_term.append(_lies_by_term(schedule.get(operand)))
-            if by_term[-1]:
-                schedule.transform_layout(operand, ("write", 0), lambda s, line, k: (s, k, line))
-        schedule.transform_layout(result, ("read", 0), of_result)
-        schedule.transform_block_layout(block, product)
-        return by_term
+        def reads(axes: Any) -> bool:
+            return any(varies(last, axis) for last in lasts for axis in axes)
+
+        return reads(lines) and not reads(terms)
 
     def _tiled(self) -> tuple[Any, Any, Any, Any]:
         """The loops over warps, steps, the terms of fragments, and within a fragment."""
@@ -191,15 +156,3 @@ class _Product:
         schedule.bind(lane, "threadIdx.x")
         if lanes > 1:
             schedule.vectorize(element)
-
-
-def _lies_by_term(block: Any) -> bool:
-    """Whether the last axis of what a block reads is that of lines in what it writes."""
-    _, line, term = block.body.indices
-    lines, terms = (tirx.analysis.undefined_vars(each) for each in (line, term))
-    lasts = [load.indices[-1] for load in loads_of(block.body.value) if len(load.indices)]
-
-    def reads(axes: Any) -> bool:
-        return any(varies(last, axis) for last in lasts for axis in axes)
-
-    return reads(lines) and not reads(terms)
