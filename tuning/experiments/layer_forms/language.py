@@ -61,12 +61,17 @@ def _experts(draw: Draw) -> tuple[Tensor, ...]:
     return draw.normal(draw.size(2048), 512), draw.weight(512, 8), up, down
 
 
+def routed(x: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
+    """Two experts for each token and their weights, in single precision, as libraries do it."""
+    return torch.softmax(x.float() @ gate.float(), -1).topk(2, -1)
+
+
 def every_expert(draw: Draw) -> Layer:
     def function(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
-        weights, chosen = torch.softmax(x @ gate, -1).topk(2, -1)
+        weights, chosen = routed(x, gate)
         total = torch.zeros_like(x)
         for expert in range(8):
-            share = (weights * (chosen == expert)).sum(-1, keepdim=True)
+            share = (weights * (chosen == expert)).sum(-1, keepdim=True).to(x.dtype)
             total = total + share * (functional.silu(x @ up[expert]) @ down[expert])
         return total
 
@@ -77,18 +82,19 @@ def dispatched(draw: Draw) -> Layer:
     capacity = draw.size(1024, 4)
 
     def function(x: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
-        weights, chosen = torch.softmax(x @ gate, -1).topk(2, -1)
+        weights, chosen = routed(x, gate)
         expert = chosen.flatten()
         mine = functional.one_hot(expert, 8)
         place = ((mine.cumsum(0) - 1) * mine).sum(-1)
         fits = place < capacity
         slot = torch.where(fits, expert * capacity + place, 8 * capacity)
         token = torch.arange(x.shape[0], device=x.device).repeat_interleave(2)
-        sent = torch.zeros(8 * capacity + 1, 512, device=x.device)
+        sent = x.new_zeros(8 * capacity + 1, 512)
         sent = sent.index_add(0, slot, x[token] * fits[:, None])
         rows = torch.bmm(functional.silu(torch.bmm(sent[:-1].view(8, capacity, 512), up)), down)
         rows = torch.cat([rows.view(8 * capacity, 512), rows.new_zeros(1, 512)])
-        return torch.zeros_like(x).index_add(0, token, rows[slot] * weights.flatten()[:, None])
+        shares = weights.flatten()[:, None].to(x.dtype)
+        return torch.zeros_like(x).index_add(0, token, rows[slot] * shares)
 
     return Layer(function, _experts(draw), {0: 0})
 
