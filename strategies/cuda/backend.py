@@ -56,6 +56,19 @@ def _multiplies_halves(target: Target) -> bool:
     return architecture(target) >= 80
 
 
+def _multiplies_in_groups(target: Target) -> bool:
+    """Whether code for the target may have ``wgmma``.
+
+    It is an instruction of compute capability 9.0 alone, whose code must be for ``sm_90a``. TVM
+    compiles so for the GPU of this machine, and for a target that says so.
+    """
+    if architecture(target) != 90:
+        return False
+    device = tvm.cuda(0)
+    is_this = device.exist and device.compute_version == "9.0"
+    return str(target.attrs["arch"]).endswith("a") or is_this
+
+
 CUDA = Backend(
     "cuda",
     device="cuda",
@@ -80,6 +93,7 @@ CUDA = Backend(
     gathers_known_writes=True,
     schedules_reads=True,
     multiplies_halves=_multiplies_halves,
+    multiplies_in_groups=_multiplies_in_groups,
     double_of_bits="__longlong_as_double",
     architecture=_architecture,
     of_this_machine=_of_this_machine,

@@ -86,6 +86,8 @@ class Backend:
         Whether this package schedules reads by index, fused with what they feed, in CUDA C++.
     multiplies_halves : callable
         Returns whether a target's tensor cores multiply 16-bit floats for this package's schedules.
+    multiplies_in_groups : callable
+        Returns whether four warps of such a target may use tensor cores together.
     double_of_bits : str
         The function that makes a number of double precision of its bits, where TVM writes constants
         with too few digits; empty if it writes none.
@@ -135,6 +137,7 @@ class Backend:
     widens_bfloat16: bool = False
     schedules_reads: bool = False
     multiplies_halves: Callable[[Target], bool] = lambda _target: False
+    multiplies_in_groups: Callable[[Target], bool] = lambda _target: False
     double_of_bits: str = ""
     architecture: Callable[[Target], str] = lambda _target: ""
     of_this_machine: Callable[[], Target | None] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -28,12 +29,15 @@ class FragmentTile(NamedTuple):
         The terms of a sum that are brought to shared memory together.
     stages : int
         The steps of that many terms that are copied or computed at a time.
+    by_group : bool
+        Whether four warps use tensor cores together, which read both factors from shared memory.
     """
 
     warps: tuple[int, int]
     fragments: tuple[int, int]
     depth: int
     stages: int
+    by_group: bool = False
 
     @property
     def rows(self) -> int:
@@ -48,19 +52,36 @@ _LARGE = FragmentTile((2, 2), (4, 4), 64, 2)
 _TALL = FragmentTile((4, 2), (2, 2), 64, 3)
 _MIDDLE = FragmentTile((2, 2), (2, 2), 64, 4)
 _SMALL = FragmentTile((2, 2), (1, 1), 64, 4)
+#: Tiles whose rows are multiples of 64, and whose steps are deep.
+_GROUPS = (
+    FragmentTile((8, 1), (1, 16), 64, 4, True),
+    FragmentTile((8, 1), (1, 8), 64, 3, True),
+    FragmentTile((4, 1), (1, 8), 64, 4, True),
+    FragmentTile((4, 1), (1, 4), 64, 4, True),
+)
 #: Less deep steps pay where deep ones would have more terms than the sums by this part.
 _DEEPER = 1.2
 
 
 def fragment_tile(
-    batches: int | None, rows: int | None, columns: int | None, terms: int | None
+    batches: int | None,
+    rows: int | None,
+    columns: int | None,
+    terms: int | None,
+    by_group: bool = False,
 ) -> FragmentTile:
     """The tile for a product; ``None`` are sizes that only the run time knows, of many.
+
+    ``by_group`` says whether a target has tensor cores that four warps use together.
 
     Its shared memory suits every GPU of compute capability 8.0 or more. It has at least two steps
     if a sum has more than 16 terms.
     """
-    tile = _chosen(batches, rows, columns)
+    if by_group and (terms is None or terms > _GROUPS[0].depth):
+        found = _chosen(batches, rows, columns, _GROUPS)
+        if found is not None:
+            return found
+    tile = _chosen(batches, rows, columns, (_LARGE, _TALL, _MIDDLE)) or _SMALL
     if terms is None:
         return tile
     depth = tile.depth
@@ -71,7 +92,14 @@ def fragment_tile(
     return tile._replace(depth=depth, stages=min(tile.stages, ceil_div(terms, depth)))
 
 
-def _chosen(batches: int | None, rows: int | None, columns: int | None) -> FragmentTile:
+def _chosen(
+    batches: int | None,
+    rows: int | None,
+    columns: int | None,
+    candidates: Sequence[FragmentTile],
+) -> FragmentTile | None:
+    """The first that is not much wider than the result, and keeps a large GPU busy."""
+
     def padded(tile: FragmentTile) -> int:
         parts = ((rows, tile.rows), (columns, tile.columns))
         return prod(1 if size is None else round_up(size, side) for size, side in parts)
@@ -81,7 +109,7 @@ def _chosen(batches: int | None, rows: int | None, columns: int | None) -> Fragm
             return _BUSY
         return batches * ceil_div(rows, tile.rows) * ceil_div(columns, tile.columns)
 
-    for tile in (_LARGE, _TALL, _MIDDLE):
+    for tile in candidates:
         if padded(tile) < _WIDER * padded(_SMALL) and tiles(tile) >= _BUSY:
             return tile
-    return _SMALL
+    return None

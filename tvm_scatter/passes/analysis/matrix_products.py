@@ -80,6 +80,8 @@ class MatrixProduct:
         The number of products, the rows and columns of each, and the terms of each sum.
     dtype : str
         The type of what is multiplied. It is added up in single precision.
+    by_group : bool
+        Whether four warps of the target may use tensor cores together.
     """
 
     batches: int | None
@@ -87,12 +89,14 @@ class MatrixProduct:
     columns: int | None
     terms: int | None
     dtype: str = "float32"
+    by_group: bool = False
 
     @property
     def tile(self) -> Tile | FragmentTile:
         """The tile that takes least time, of those that were measured on an H200."""
         if self.dtype in HALVES:
-            return fragment_tile(self.batches, self.rows, self.columns, self.terms)
+            sizes = (self.batches, self.rows, self.columns, self.terms)
+            return fragment_tile(*sizes, self.by_group)
         if self.rows is not None and self.rows <= _SMALL.rows:
             return _SMALL
         if self.columns is None:

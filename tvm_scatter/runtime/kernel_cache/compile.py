@@ -23,6 +23,8 @@ from .store import Store
 _DUMP = "TVM_KERNEL_DUMP"
 _OUTPUT_FOLDER = "cuda.kernels_output_dir"
 _MEMORY_LIMIT = 256 << 20
+#: From this compute capability on, GPUs have instructions that no later one has.
+_FIRST_WITH_ITS_OWN = 9
 
 
 @dataclass
@@ -70,7 +72,7 @@ def compile_cached(source: str, target: Target | None, compile_source: Compile) 
         with scope:
             return bytes(compile_source(source))
 
-    key = _key(source, None if isinstance(scope, nullcontext) else target)
+    key = _key(source, None if isinstance(scope, nullcontext) else scope)
     if key is None:
         statistics.passed += 1
         return compile_now()
@@ -109,16 +111,20 @@ def _compile_once(store: Store, key: str, compile_now: Callable[[], bytes]) -> b
 def _scope(target: Target | None) -> Target | nullcontext[None]:
     """The context in which TVM's callback compiles for the target.
 
-    If the target's architecture is that of this GPU, TVM chooses by itself: it then compiles for
-    sm_90a, say, with features that a target of sm_90 lacks.
+    If the target's architecture is that of this GPU, it is compiled with the features of that GPU
+    alone, for sm_90a, say, that a target of sm_90 lacks. TVM chooses so by itself if there is no
+    target in force.
     """
     if target is None or not target.attrs.get("arch"):
         return nullcontext()
     wanted = nvcc.parse_compute_version(nvcc.get_target_compute_version(target))
     gpu = tvm.cuda(0)
-    if gpu.exist and wanted == nvcc.parse_compute_version(gpu.compute_version):
+    if not gpu.exist or wanted != nvcc.parse_compute_version(gpu.compute_version):
+        return target
+    major, minor = wanted
+    if Target.current(allow_none=True) is None or major < _FIRST_WITH_ITS_OWN:
         return nullcontext()
-    return target
+    return Target({**dict(target.export()), "arch": f"sm_{major}{minor}a"})
 
 
 def _key(source: str, target: Target | None) -> str | None:

@@ -36,7 +36,7 @@ def loads(dtype: str, scope: str, is_left: bool, by_term: bool) -> str:
     def call(fragment: Any, tile: Any, stride: Any) -> Any:
         return code.load(fragment, tile, stride, across, transposed)
 
-    return _registered(
+    return registered(
         f"tvm_scatter_load_{dtype}_{scope}_{is_left}_{by_term}",
         lambda: _copies(dtype, scope, "local", call),
     )
@@ -48,25 +48,25 @@ def stores(scope: str) -> str:
     def call(tile: Any, sums: Any, stride: Any) -> Any:
         return code.store(tile, sums, stride)
 
-    return _registered(
+    return registered(
         f"tvm_scatter_store_{scope}", lambda: _copies("float32", "local", scope, call)
     )
 
 
-def clears() -> str:
-    """The name of the intrinsic that sets a fragment of sums to zero."""
-    return _registered("tvm_scatter_clear", _zeros)
+def clears(columns: int) -> str:
+    """The name of the intrinsic that sets fragments of sums beside each other to zero."""
+    return registered(f"tvm_scatter_clear_{columns}", lambda: _zeros(columns))
 
 
 def multiplies(dtype: str, left_by_term: bool, right_by_term: bool) -> str:
     """The name of the intrinsic that adds the product of two fragments to a third."""
-    return _registered(
+    return registered(
         f"tvm_scatter_multiply_{dtype}_{left_by_term}_{right_by_term}",
         lambda: _products(dtype, left_by_term, right_by_term),
     )
 
 
-def _registered(name: str, make: Callable[[], tuple[PrimFunc, PrimFunc]]) -> str:
+def registered(name: str, make: Callable[[], tuple[PrimFunc, PrimFunc]]) -> str:
     if TensorIntrin.get(name, allow_missing=True) is None:
         TensorIntrin.register(name, *make())
     return name
@@ -116,16 +116,16 @@ def _copies(
     return loops, instead
 
 
-def _zeros() -> tuple[PrimFunc, PrimFunc]:
+def _zeros(columns: int) -> tuple[PrimFunc, PrimFunc]:
     @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
     def loops(pointer: T.handle) -> None:
         C = T.match_buffer(
-            pointer, (SIDE, SIDE), "float32", align=64, offset_factor=SIDE, scope="local"
+            pointer, (SIDE, columns), "float32", align=64, offset_factor=SIDE, scope="local"
         )
         with T.sblock("root"):
             T.reads()
-            T.writes(C[0:SIDE, 0:SIDE])
-            for i, j in T.grid(SIDE, SIDE):
+            T.writes(C[0:SIDE, 0:columns])
+            for i, j in T.grid(SIDE, columns):
                 with T.sblock("element"):
                     row, column = T.axis.remap("SS", [i, j])
                     C[row, column] = T.float32(0)
@@ -135,13 +135,13 @@ def _zeros() -> tuple[PrimFunc, PrimFunc]:
         c1 = T.int32()
         c0 = T.int32()
         C = T.match_buffer(
-            pointer, (SIDE, SIDE), "float32", align=64, offset_factor=SIDE, scope="local",
+            pointer, (SIDE, columns), "float32", align=64, offset_factor=SIDE, scope="local",
             strides=[c1, c0],
         )  # fmt: skip
         with T.sblock("root"):
             T.reads()
-            T.writes(C[0:SIDE, 0:SIDE])
-            T.evaluate(code.clear(T.address_of(C[0, 0])))
+            T.writes(C[0:SIDE, 0:columns])
+            T.evaluate(code.clear(T.address_of(C[0, 0]), columns // SIDE))
 
     return loops, instead
 

@@ -6,6 +6,7 @@ their way. TVM's own asynchronous copies need an option of the whole compilation
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import tvm
@@ -20,6 +21,7 @@ from tvm_scatter.emit.expressions import varies
 from tvm_scatter.emit.tensors import element_bytes
 
 from . import tensor_core_code as code
+from . import warpgroup_code
 from .accesses import is_aligned
 from .guarded_vectors import renamed
 
@@ -28,7 +30,9 @@ STEPS = "tvm_scatter_steps"
 _BYTES = 16
 
 
-def with_later_copies(function: tirx.PrimFunc, stages: int) -> tirx.PrimFunc:
+def with_later_copies(
+    function: tirx.PrimFunc, stages: int, by_group: bool = False
+) -> tirx.PrimFunc:
     """A scheduled function that copies for later steps while it computes one.
 
     Parameters
@@ -38,57 +42,92 @@ def with_later_copies(function: tirx.PrimFunc, stages: int) -> tirx.PrimFunc:
         them as its body.
     stages : int
         The steps that are copied or computed at a time, 2 to 4.
+    by_group : bool
+        Whether tensor cores compute of shared memory, and go on beside the threads.
     """
     given = [each for each in function.params if is_buffer_var(each)]
 
     def copied(loop: tirx.For) -> tirx.Stmt:
-        return _copied(loop, given)
+        return _copied(loop, given, by_group)
 
     def steps(loop: tirx.For) -> tirx.Stmt:
-        return _in_stages(loop, stages) if STEPS in loop.annotations else loop
+        return _in_stages(loop, stages, by_group) if STEPS in loop.annotations else loop
 
     body = tvm_ffi.structural_map(function.body, (tirx.For, copied))
     return function.with_body(tvm_ffi.structural_map(body, (tirx.For, steps)))
 
 
-def _in_stages(loop: tirx.For, stages: int) -> tirx.Stmt:
+def _in_stages(loop: tirx.For, stages: int, by_group: bool) -> tirx.Stmt:
     """The loop over the steps, behind which all threads are done with what was copied."""
     *copies, computed = loop.body.seq
     end = tirx.Evaluate(code.end_copies())
-    wait = tirx.Evaluate(code.wait_for_copies(loop.extent - loop.loop_var, stages - 2))
+    wait = tirx.Evaluate(code.wait_for_copies(loop.extent - loop.loop_var, stages - 2, by_group))
     together = tirx.Evaluate(tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared"))
+    calls = warpgroup_code
+    done, products = [together], [computed]
+    if by_group:
+        done = [tirx.Evaluate(calls.wait_for_products()), together]
+        begun, ended = map(tirx.Evaluate, (calls.begin_products(), calls.end_products()))
+        products = [begun, computed, ended]
     begin, extent = loop.min, loop.extent
-    parts = [wait, *copies, end, computed]
-    late, first = stages - 1, [0] * (len(copies) + 1)
+    copied = [*copies, end]
+    parts = [wait, *copied, *products]
+    late, first = stages - 1, [0] * len(copied)
+    order = list(range(len(parts)))
+    if by_group:
+        # Tensor cores that compute beside the threads begin before these copy.
+        behind = range(1 + len(products), len(parts))
+        order = [0, *behind, *range(1, 1 + len(products))]
     pipeline = {
-        "software_pipeline_stage": [late, *first, late],
-        "software_pipeline_order": list(range(len(parts))),
+        "software_pipeline_stage": [late, *first, *([late] * len(products))],
+        "software_pipeline_order": order,
     }
     body = tirx.SeqStmt(parts)
     staged = tirx.For(loop.loop_var, begin, extent, loop.kind, body, None, pipeline)
-    return tirx.SeqStmt([staged, together])
+    return tirx.SeqStmt([staged, *done])
 
 
-def _copied(loop: tirx.For, given: list[Any]) -> tirx.Stmt:
+def _copied(loop: tirx.For, given: list[Any], by_group: bool) -> tirx.Stmt:
     """A loop over a vector as one later copy, if it copies 16 bytes of a tensor."""
     if loop.kind != tirx.ForKind.VECTORIZED or not isinstance(loop.body, SBlockRealize):
         return loop
     realized, store = loop.body, loop.body.block.body
     if not isinstance(store, tirx.BufferStore) or "shared" not in str(store.buffer.scope()):
         return loop
+    one_by_one = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.UNROLLED, loop.body)
+    # TVM has no vectors for the places that tensor cores read at by themselves.
+    otherwise = one_by_one if by_group else loop
     condition, value = tirx.const(True, "bool"), store.value
     if isinstance(value, tvm.ir.Call) and function_name(value) == BRANCH:
         condition, value = value.args[:2]
-    lanes, axes = int(loop.extent), realized.block.iter_vars
+    lanes, axis = int(loop.extent), realized.block.iter_vars[-1].var
     if not isinstance(value, TensorLoad) or lanes * element_bytes(value.source) != _BYTES:
-        return loop
-    if any(varies(part, axes[-1].var) for part in (condition, *value.indices[:-1])):
-        return loop
+        return otherwise
+    if any(varies(part, axis) for part in value.indices[:-1]):
+        return otherwise
+    if not all(_holds_for_vectors(part, axis, lanes) for part in _parts(condition)):
+        return otherwise
     later = _later(loop, condition, value, store, lanes)
     if not any(map(value.source.same_as, given)):
         return later
-    one_by_one = tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.UNROLLED, loop.body)
     return tirx.IfThenElse(is_aligned(value.source, lanes), later, renamed(one_by_one))
+
+
+def _parts(condition: Any) -> Iterator[Any]:
+    """What must hold for a condition, all of it."""
+    if isinstance(condition, tirx.And):
+        yield from _parts(condition.a)
+        yield from _parts(condition.b)
+    else:
+        yield condition
+
+
+def _holds_for_vectors(condition: Any, axis: Any, lanes: int) -> bool:
+    """Whether a condition holds for all of a vector along an axis if it holds for the first."""
+    if not varies(condition, axis):
+        return True
+    is_end = isinstance(condition, tirx.LT) and condition.a.same_as(axis)
+    return is_end and isinstance(condition.b, tirx.IntImm) and int(condition.b) % lanes == 0
 
 
 def _later(loop: tirx.For, condition: Any, value: Any, store: Any, lanes: int) -> SBlockRealize:

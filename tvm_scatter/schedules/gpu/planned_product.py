@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from tvm import tirx
@@ -27,7 +28,10 @@ def scheduled_product(function: tirx.PrimFunc, target: Target) -> MatrixProduct 
     product = matrix_product(function) if schedules_products(target) else None
     if product is None or not isinstance(product.tile, FragmentTile):
         return product
-    return product if backend_of(target).multiplies_halves(target) else None
+    backend = backend_of(target)
+    if not backend.multiplies_halves(target):
+        return None
+    return replace(product, by_group=backend.multiplies_in_groups(target))
 
 
 def form_of_product(function: tirx.PrimFunc, target: Target) -> str | None:

@@ -29,6 +29,7 @@ from .guarded_vectors import with_guarded_vectors
 from .planned_product import scheduled_product
 from .product_axes import spread, with_three_axes
 from .tensor_core_products import TensorCoreProduct
+from .warpgroup_products import WarpgroupProduct
 
 #: Elements of a vector. Rows of shared memory are so many longer than a multiple of its 32 banks.
 _LANES, _BANKS = 4, 32
@@ -44,7 +45,8 @@ class Products(ScheduleRule):
             return None
         tile, schedule = product.tile, s_tir.Schedule(func)
         if isinstance(tile, FragmentTile):
-            scheduled = TensorCoreProduct(schedule, product, tile).scheduled()
+            kind = WarpgroupProduct if tile.by_group else TensorCoreProduct
+            scheduled = kind(schedule, product, tile).scheduled()
         else:
             scheduled = _Product(schedule, tile).scheduled()
         return None if scheduled is None else s_tir.Schedule(with_guarded_vectors(scheduled))

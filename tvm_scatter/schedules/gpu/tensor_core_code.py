@@ -103,8 +103,9 @@ __forceinline__ __device__ void tvm_scatter_multiply_fragments(
 }
 """
 _CLEAR = """
-__forceinline__ __device__ void tvm_scatter_clear_fragment(float* sums) {
-  for (int at = 0; at < 8; ++at) sums[at] = 0.0f;
+__forceinline__ __device__ void tvm_scatter_clear_fragments(float* sums, int count) {
+#pragma unroll
+  for (int at = 0; at < 8 * count; ++at) sums[at / 8 * 16 + at % 8] = 0.0f;
 }
 """
 _STORE = """
@@ -140,7 +141,11 @@ __forceinline__ __device__ void tvm_scatter_end_copies() {
 """
 _WAIT = """
 // Until the copies for a step are there, of as many steps as are left; up to two later ones go on.
-__forceinline__ __device__ void tvm_scatter_wait_for_copies(int left, int later) {
+__forceinline__ __device__ void tvm_scatter_wait_for_copies(
+    int left, int later, int by_group) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  if (by_group) asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#endif
 #ifdef __CUDA_ARCH__
   if (left <= later || later == 0) {
     asm volatile("cp.async.wait_group 0;" ::: "memory");
@@ -149,6 +154,9 @@ __forceinline__ __device__ void tvm_scatter_wait_for_copies(int left, int later)
   } else {
     asm volatile("cp.async.wait_group 2;" ::: "memory");
   }
+#endif
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  if (by_group) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
   __syncthreads();
 }
@@ -168,40 +176,44 @@ def load(fragment: Any, tile: Any, stride: Any, across: bool, transposed: bool) 
         Whether its elements are those of the transposed tile.
     """
     flags = (tirx.IntImm("int32", int(flag)) for flag in (across, transposed))
-    return _call("tvm_scatter_load_fragment", _LOAD, fragment, tile, stride, *flags)
+    return call("tvm_scatter_load_fragment", _LOAD, fragment, tile, stride, *flags)
 
 
 def multiply(sums: Any, left: Any, right: Any, dtype: str) -> Any:
     """The product of two fragments, added to a third one in single precision."""
     flag = tirx.IntImm("int32", int(dtype == "bfloat16"))
-    return _call("tvm_scatter_multiply_fragments", _MULTIPLY, sums, left, right, flag)
+    return call("tvm_scatter_multiply_fragments", _MULTIPLY, sums, left, right, flag)
 
 
-def clear(sums: Any) -> Any:
-    """A fragment of zeros."""
-    return _call("tvm_scatter_clear_fragment", _CLEAR, sums)
+def clear(sums: Any, count: int) -> Any:
+    """So many fragments of zeros, beside each other."""
+    return call("tvm_scatter_clear_fragments", _CLEAR, sums, tirx.IntImm("int32", count))
 
 
 def store(tile: Any, sums: Any, stride: Any) -> Any:
     """A fragment into shared memory, where the warp may read it."""
-    return _call("tvm_scatter_store_fragment", _STORE, tile, sums, stride)
+    return call("tvm_scatter_store_fragment", _STORE, tile, sums, stride)
 
 
 def copy_later(to: Any, origin: Any, is_there: Any) -> Any:
     """A copy of 16 bytes to shared memory that is waited for later."""
-    return _call("tvm_scatter_copy_later", _COPY, to, origin, tirx.Cast("int32", is_there))
+    return call("tvm_scatter_copy_later", _COPY, to, origin, tirx.Cast("int32", is_there))
 
 
 def end_copies() -> Any:
     """What is copied later up to here is waited for together."""
-    return _call("tvm_scatter_end_copies", _COPIED)
+    return call("tvm_scatter_end_copies", _COPIED)
 
 
-def wait_for_copies(left: Any, later: int) -> Any:
-    """All threads have what was copied for a step; copies of so many later steps may go on."""
-    later = tirx.IntImm("int32", later)
-    return _call("tvm_scatter_wait_for_copies", _WAIT, tirx.Cast("int32", left), later)
+def wait_for_copies(left: Any, later: int, by_group: bool) -> Any:
+    """All threads have what was copied for a step; copies of so many later steps may go on.
+
+    If tensor cores read shared memory by themselves, they are done with the step before.
+    """
+    flags = (tirx.IntImm("int32", int(each)) for each in (later, by_group))
+    return call("tvm_scatter_wait_for_copies", _WAIT, tirx.Cast("int32", left), *flags)
 
 
-def _call(name: str, source: str, *arguments: Any) -> Any:
+def call(name: str, source: str, *arguments: Any) -> Any:
+    """A call of a function whose source comes with it."""
     return T.cuda.func_call(name, *arguments, source_code=source, return_type="void")

@@ -26,7 +26,8 @@ from .later_copies import STEPS, with_later_copies
 from .product_axes import spread, with_three_axes
 
 _WARP, _LANES = 32, 8
-_SHARED = "shared.dyn"
+#: The scope of what a block of threads brings to shared memory.
+SHARED = "shared.dyn"
 
 
 class TensorCoreProduct:
@@ -46,25 +47,20 @@ class TensorCoreProduct:
         outer = schedule.blockize(inner)
         [element] = schedule.get_child_blocks(outer)
         for operand in range(2):
-            self._brought_to_shared_memory(outer, operand, step)
+            shared = self._brought_to_shared_memory(outer, operand, step)
+            schedule.storage_align(shared, 0, axis=-2, factor=SIDE, offset=_LANES)
         loaded = [schedule.cache_read(outer, operand, "local") for operand in range(2)]
         for each in loaded:
             schedule.compute_at(each, term)
-        result = schedule.cache_write(outer, 0, _SHARED)
-        sums = schedule.cache_write(outer, 0, "local")
-        schedule.reverse_compute_at(sums, warp)
-        schedule.reverse_compute_at(result, warp)
-        stored = schedule.blockize(self._in_fragments(sums))
-        schedule.storage_align(stored, 0, axis=-2, factor=_WARP, offset=_LANES)
-        schedule.tensorize(stored, fragments.stores(_SHARED))
+        result = self._sums(outer, warp)
         cleared = schedule.decompose_reduction(outer, step)
         for loop in schedule.get_loops(cleared)[-2:]:
             schedule.unroll(loop)
         [zero] = schedule.get_child_blocks(cleared)
-        schedule.tensorize(schedule.get_loops(zero)[-2], fragments.clears())
+        schedule.tensorize(schedule.get_loops(zero)[-2], fragments.clears(SIDE))
         dtype = self.product.dtype
         for operand, each in enumerate(loaded):
-            name = fragments.loads(dtype, _SHARED, operand == 0, by_term[operand])
+            name = fragments.loads(dtype, SHARED, operand == 0, by_term[operand])
             schedule.tensorize(self._in_fragments(each), name)
         name = fragments.multiplies(dtype, *by_term)
         schedule.tensorize(schedule.get_loops(element)[-3], name)
@@ -72,6 +68,18 @@ class TensorCoreProduct:
         self._written(result)
         schedule.annotate(step, STEPS, 1)
         return with_later_copies(schedule.mod["main"], self.tile.stages)
+
+    def _sums(self, outer: Any, warp: Any) -> Any:
+        """The block behind which the sums are in shared memory, stored by fragments."""
+        schedule = self.schedule
+        result = schedule.cache_write(outer, 0, SHARED)
+        sums = schedule.cache_write(outer, 0, "local")
+        schedule.reverse_compute_at(sums, warp)
+        schedule.reverse_compute_at(result, warp)
+        stored = schedule.blockize(self._in_fragments(sums))
+        schedule.storage_align(stored, 0, axis=-2, factor=_WARP, offset=_LANES)
+        schedule.tensorize(stored, fragments.stores(SHARED))
+        return result
 
     def _lies_by_term(self, operand: Any) -> bool:
         """Whether neighbours of a factor in memory are lines of one term, not terms of a line."""
@@ -89,26 +97,35 @@ class TensorCoreProduct:
     def _tiled(self) -> tuple[Any, Any, Any, Any]:
         """The loops over warps, steps, the terms of fragments, and within a fragment."""
         schedule, tile = self.schedule, self.tile
-        schedule.pad_einsum(self.block, [1, tile.rows, tile.columns, tile.depth])
-        batch, *lines, terms = schedule.get_loops(self.block)
-        split = [
-            schedule.split(line, [None, warps, count, SIDE])
-            for line, warps, count in zip(lines, tile.warps, tile.fragments, strict=True)
+        sides = [
+            (warps, count, SIDE) for warps, count in zip(tile.warps, tile.fragments, strict=True)
         ]
-        tiles, warps, counts, elements = zip(*split, strict=True)
-        step, term, of_term = schedule.split(terms, [None, tile.depth // SIDE, SIDE])
-        row, column = tiles
+        batch, (row, column), (warps, counts, elements), (step, term, of_term) = self._split(sides)
         schedule.reorder(column, row, *warps, step, term, *counts, *elements, of_term)
-        spread(schedule, batch, column, row)
-        warp = schedule.fuse(*warps)
-        schedule.bind(warp, "threadIdx.y")
+        warp = self._spread(batch, column, row, warps)
         for loop in (term, *counts):
             schedule.unroll(loop)
         return warp, step, term, elements[0]
 
-    def _brought_to_shared_memory(self, outer: Any, operand: int, step: Any) -> None:
+    def _split(self, sides: list[tuple[int, ...]]) -> tuple[Any, tuple[Any, Any], Any, Any]:
+        """The loops over batches, over tiles, over the parts of their sides, and over terms."""
         schedule, tile = self.schedule, self.tile
-        shared = schedule.cache_read(outer, operand, _SHARED)
+        schedule.pad_einsum(self.block, [1, tile.rows, tile.columns, tile.depth])
+        batch, *lines, terms = schedule.get_loops(self.block)
+        split = [schedule.split(line, [None, *side]) for line, side in zip(lines, sides, strict=True)]
+        tiles, *parts = zip(*split, strict=True)
+        return batch, tiles, parts, schedule.split(terms, [None, tile.depth // SIDE, SIDE])
+
+    def _spread(self, batch: Any, column: Any, row: Any, warps: Any) -> Any:
+        """The loop over warps of a block of threads, which has a tile."""
+        spread(self.schedule, batch, column, row)
+        warp = self.schedule.fuse(*warps)
+        self.schedule.bind(warp, "threadIdx.y")
+        return warp
+
+    def _brought_to_shared_memory(self, outer: Any, operand: int, step: Any) -> Any:
+        schedule, tile = self.schedule, self.tile
+        shared = schedule.cache_read(outer, operand, SHARED)
         schedule.compute_at(shared, step, preserve_unit_loops=True)
         auto_inline_producers(schedule, shared)
         lanes = _LANES if self._has_vectors(schedule.get(shared)) else 1
@@ -119,7 +136,7 @@ class TensorCoreProduct:
         schedule.bind(lane, "threadIdx.x")
         if lanes > 1:
             schedule.vectorize(element)
-        schedule.storage_align(shared, 0, axis=-2, factor=SIDE, offset=_LANES)
+        return shared
 
     def _has_vectors(self, block: Any) -> bool:
         """Whether what is brought there is copied in vectors of neighbours."""
