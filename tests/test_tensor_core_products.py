@@ -18,6 +18,7 @@ from torch_harness import check, compile_for, export  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
 import tvm_scatter  # noqa: E402
+from tvm_scatter.passes.analysis import fragment_tiles  # noqa: E402
 from tvm_scatter.passes.analysis.fragment_tiles import fragment_tile  # noqa: E402
 
 HALF, BRAIN = torch.float16, torch.bfloat16
@@ -25,6 +26,13 @@ HALF, BRAIN = torch.float16, torch.bfloat16
 
 def some(*shape, dtype=BRAIN):
     return torch.randn(*shape).to(dtype)
+
+
+@pytest.fixture
+def in_groups(monkeypatch):
+    """Small products are multiplied by four warps together too, where GPUs can."""
+    tiles = [each._replace(fewest=1) for each in fragment_tiles._CANDIDATES]
+    monkeypatch.setattr(fragment_tiles, "_CANDIDATES", tiles)
 
 
 @pytest.mark.turns(4)
@@ -42,6 +50,31 @@ def test_any_sizes(on_cuda, rows, terms, columns, transposed, unknown, dtype):
         return functional.relu(x @ (y.mT if transposed else y))
 
     inputs = [some(rows, terms, dtype=dtype), some(*right, dtype=dtype)]
+    dynamic = [{0: Dim.AUTO, 1: Dim.AUTO}, {0: Dim.AUTO, 1: Dim.AUTO}] if unknown else None
+    check(product, *inputs, dynamic=dynamic, device="cuda")
+
+
+@pytest.mark.turns(4)
+@pytest.mark.parametrize("dtype", [HALF, BRAIN])
+@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.parametrize("transposed", ["", "left", "right", "both"])
+@pytest.mark.parametrize(
+    ("rows", "terms", "columns"),
+    [(16, 65, 16), (64, 128, 64), (70, 136, 130), (130, 200, 72), (129, 321, 260)],
+)
+def test_any_sizes_by_four_warps(
+    on_cuda, in_groups, rows, terms, columns, transposed, unknown, dtype
+):
+    sides = {"left": (rows, terms), "right": (terms, columns)}
+    turned = {name for name in sides if transposed in (name, "both")}
+
+    def product(x, y):
+        return (x.mT if "left" in turned else x) @ (y.mT if "right" in turned else y)
+
+    inputs = [
+        some(*(shape[::-1] if name in turned else shape), dtype=dtype)
+        for name, shape in sides.items()
+    ]
     dynamic = [{0: Dim.AUTO, 1: Dim.AUTO}, {0: Dim.AUTO, 1: Dim.AUTO}] if unknown else None
     check(product, *inputs, dynamic=dynamic, device="cuda")
 
@@ -68,6 +101,49 @@ CASES = {
 def test_what_is_around_them(on_cuda, name):
     function, shapes = CASES[name]
     check(function, *(some(*shape) for shape in shapes), device="cuda")
+
+
+OF_MORE_TERMS = {
+    "batches": (lambda x, y: x @ y, [(3, 40, 72), (3, 72, 48)]),
+    "concatenated": (lambda x, y, z: torch.cat([x, y], 1) @ z, [(40, 56), (40, 24), (80, 32)]),
+    "sliced": (lambda x, y: x[:, 8:80] @ y[3:75], [(40, 96), (90, 48)]),
+    "computed": (lambda x, y: (x * 2).relu() @ y.exp(), [(40, 72), (72, 48)]),
+    "a bias and more": (
+        lambda x, y, z: functional.gelu(functional.linear(x, y, z)) * 2,
+        [(40, 72), (48, 72), (48,)],
+    ),
+    "a residual": (lambda x, y, z: x @ y + z, [(40, 72), (72, 40), (40, 40)]),
+    "one behind another": (lambda x, y, z: (x @ y) @ z, [(70, 72), (72, 80), (80, 70)]),
+}
+
+
+@pytest.mark.parametrize("name", OF_MORE_TERMS)
+def test_what_is_around_them_by_four_warps(on_cuda, in_groups, name):
+    function, shapes = OF_MORE_TERMS[name]
+    check(function, *(some(*shape) for shape in shapes), device="cuda")
+
+
+CONVOLUTIONS = {
+    "of points": (functional.conv2d, [(2, 32, 7, 9), (32, 32, 1, 1)], [{0: Dim.AUTO}, {}]),
+    "of points, all unknown": (
+        functional.conv2d, [(2, 72, 7, 9), (32, 72, 1, 1)],
+        [{0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO}, {}],
+    ),
+    "of neighbours": (
+        lambda x, y: functional.conv2d(x, y, padding=1), [(2, 16, 16, 16), (16, 16, 3, 3)],
+        [{0: Dim.AUTO}, {}],
+    ),
+    "along one axis": (
+        functional.conv1d, [(2, 32, 70), (32, 32, 1)], [{0: Dim.AUTO, 2: Dim.AUTO}, {}],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_of_unknown_sizes(on_cuda, name):
+    """Their channels are columns, which are not neighbours in the result."""
+    function, shapes, dynamic = CONVOLUTIONS[name]
+    check(function, *(some(*shape) for shape in shapes), dynamic=dynamic, device="cuda")
 
 
 def test_results_in_single_precision(on_cuda):
@@ -126,7 +202,7 @@ def test_explain_says_so():
 
 def test_which_are_multiplied_so():
     name = "tvm_scatter_multiply_fragments"
-    assert name in source() and name in source(dtype=HALF) and name in source(arch="sm_80")
+    assert name in source(arch="sm_80") and name in source(dtype=HALF, arch="sm_80")
     assert name in source(16, 17, 16)
     others = [
         source(products=False),
@@ -137,7 +213,16 @@ def test_which_are_multiplied_so():
     assert not any(name in each for each in others)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_which_are_multiplied_by_four_warps():
+    name = "tvm_scatter_multiply_group_128_bfloat16_0_1("
+    assert name in source(arch="sm_90a")
+    assert name.replace("bfloat16", "float16") in source(arch="sm_90a", dtype=HALF)
+    few_tiles, few_terms = source(100, arch="sm_90a"), source(terms=64, arch="sm_90a")
+    for other in (source(arch="sm_80"), source(arch="sm_100a"), few_tiles, few_terms):
+        assert "multiply_group" not in other and "multiply_fragments" in other
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_90a"])
 def test_it_is_accepted_by_nvidias_compiler(arch):
     assert cubin(source(arch=arch), arch)
 
@@ -155,6 +240,28 @@ def test_tiles():
     assert tile(1, 512, 512, 64) == (32, 32, 32, 2)
     assert tile(1, 512, 512, 96) == (32, 32, 32, 3)
     assert tile(1, 512, 512, 17) == (32, 32, 16, 2)
+
+
+def test_tiles_of_four_warps_and_more():
+    def tile(*sizes):
+        found = fragment_tile(*sizes, by_group=True)
+        return found.rows, found.columns, found.stages, found.by_group
+
+    assert tile(1, 4096, 4096, 4096) == (128, 256, 4, True)
+    assert tile(8, 2048, 1408, 4096) == (128, 128, 3, True)
+    assert tile(1, 2048, 512, 1024) == (128, 64, 4, True)
+    assert tile(1, 512, 512, 512) == (64, 64, 4, True)
+    assert tile(1, None, 64, None) == (128, 64, 4, True)
+    assert tile(1, 256, 256, 512) == (32, 32, 4, False)
+    assert tile(1, 4096, 4096, 64) == (128, 128, 2, False)
+
+
+def test_shared_memory_suits_the_gpus_of_these_tiles():
+    """227 KB are what a block may have of compute capability 9.0."""
+    for tile, *_ in fragment_tiles._CANDIDATES:
+        factors = 2 * tile.stages * (tile.rows + tile.columns) * tile.depth
+        sums = 4 * tile.rows * (tile.columns + 8)
+        assert tile.stages > 2 and max(factors, sums) <= 227 * 1024
 
 
 def test_shared_memory_suits_small_gpus():

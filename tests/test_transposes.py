@@ -103,6 +103,17 @@ def of_another_type() -> Case:
     return build, [array], array.T.astype("float16")
 
 
+def behind(first: int, dtype: str) -> Case:
+    """Columns that begin behind some others, so that their words may begin within a word."""
+    array = numbers(64, 72, dtype=dtype)
+
+    def build(given: Any) -> Any:
+        part = emit(relax.op.strided_slice(given, [1], [first], [first + 64]))
+        return relax.op.permute_dims(part)
+
+    return build, [array], array[:, first : first + 64].T
+
+
 CASES: dict[str, Case] = {
     # One tile is not full, one of four is, and rows end in the middle of a warp's access.
     "small": (plain(numbers(33, 9), (1, 0))),
@@ -119,6 +130,8 @@ CASES: dict[str, Case] = {
     "times_a_number": times_a_number(),
     "of_halves": of_halves(),
     "of_another_type": of_another_type(),
+    **{f"behind_{first}_halves": behind(first, "float16") for first in (1, 2, 3)},
+    **{f"behind_{first}_bytes": behind(first, "int8") for first in (1, 4, 5)},
     **{
         f"{dtype}_{rows}_{columns}": plain(numbers(rows, columns, dtype=dtype), (1, 0))
         for dtype, sizes in {

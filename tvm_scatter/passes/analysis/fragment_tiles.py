@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -52,12 +51,31 @@ _LARGE = FragmentTile((2, 2), (4, 4), 64, 2)
 _TALL = FragmentTile((4, 2), (2, 2), 64, 3)
 _MIDDLE = FragmentTile((2, 2), (2, 2), 64, 4)
 _SMALL = FragmentTile((2, 2), (1, 1), 64, 4)
-#: Tiles whose rows are multiples of 64, and whose steps are deep.
-_GROUPS = (
-    FragmentTile((8, 1), (1, 16), 64, 4, True),
-    FragmentTile((8, 1), (1, 8), 64, 3, True),
-    FragmentTile((4, 1), (1, 8), 64, 4, True),
-    FragmentTile((4, 1), (1, 4), 64, 4, True),
+
+
+class _Candidate(NamedTuple):
+    """A tile of four warps and more together, measured on an H200.
+
+    Attributes
+    ----------
+    tile : FragmentTile
+        Its rows are a multiple of 64, and its steps are deep.
+    fewest : int
+        As many tiles as keep the GPU busy.
+    cost : float
+        The time that an element of a large product takes, of that with the first tile.
+    """
+
+    tile: FragmentTile
+    fewest: int
+    cost: float
+
+
+_CANDIDATES = (
+    _Candidate(FragmentTile((8, 1), (1, 16), 64, 4, True), 80, 1.0),
+    _Candidate(FragmentTile((8, 1), (1, 8), 64, 3, True), 80, 1.08),
+    _Candidate(FragmentTile((8, 1), (1, 4), 64, 4, True), 80, 1.2),
+    _Candidate(FragmentTile((4, 1), (1, 4), 64, 4, True), 40, 1.35),
 )
 #: Less deep steps pay where deep ones would have more terms than the sums by this part.
 _DEEPER = 1.2
@@ -77,11 +95,12 @@ def fragment_tile(
     Its shared memory suits every GPU of compute capability 8.0 or more. It has at least two steps
     if a sum has more than 16 terms.
     """
-    if by_group and (terms is None or terms > _GROUPS[0].depth):
-        found = _chosen(batches, rows, columns, _GROUPS)
-        if found is not None:
-            return found
-    tile = _chosen(batches, rows, columns, (_LARGE, _TALL, _MIDDLE)) or _SMALL
+    product = (batches, rows, columns)
+    if by_group and (terms is None or terms > _CANDIDATES[0].tile.depth):
+        busy = [each for each in _CANDIDATES if _tiles(product, each.tile) >= each.fewest]
+        if busy:
+            return min(busy, key=lambda each: each.cost * _padded(product, each.tile)).tile
+    tile = _chosen(product)
     if terms is None:
         return tile
     depth = tile.depth
@@ -92,24 +111,28 @@ def fragment_tile(
     return tile._replace(depth=depth, stages=min(tile.stages, ceil_div(terms, depth)))
 
 
-def _chosen(
-    batches: int | None,
-    rows: int | None,
-    columns: int | None,
-    candidates: Sequence[FragmentTile],
-) -> FragmentTile | None:
-    """The first that is not much wider than the result, and keeps a large GPU busy."""
+#: Products, their rows and columns; ``None`` for those that only the run time knows.
+_Sizes = tuple[int | None, int | None, int | None]
 
-    def padded(tile: FragmentTile) -> int:
-        parts = ((rows, tile.rows), (columns, tile.columns))
-        return prod(1 if size is None else round_up(size, side) for size, side in parts)
 
-    def tiles(tile: FragmentTile) -> int:
-        if batches is None or rows is None or columns is None:
-            return _BUSY
-        return batches * ceil_div(rows, tile.rows) * ceil_div(columns, tile.columns)
-
-    for tile in candidates:
-        if padded(tile) < _WIDER * padded(_SMALL) and tiles(tile) >= _BUSY:
+def _chosen(product: _Sizes) -> FragmentTile:
+    """The first tile that is not much wider than the result, and keeps a large GPU busy."""
+    for tile in (_LARGE, _TALL, _MIDDLE):
+        is_wider = _padded(product, tile) >= _WIDER * _padded(product, _SMALL)
+        if not is_wider and _tiles(product, tile) >= _BUSY:
             return tile
-    return None
+    return _SMALL
+
+
+def _padded(product: _Sizes, tile: FragmentTile) -> int:
+    """The elements of all tiles, of one product, along the sides that are known."""
+    _, rows, columns = product
+    sides = ((rows, tile.rows), (columns, tile.columns))
+    return prod(1 if size is None else round_up(size, side) for size, side in sides)
+
+
+def _tiles(product: _Sizes, tile: FragmentTile) -> int:
+    batches, rows, columns = product
+    if batches is None or rows is None or columns is None:
+        return _BUSY
+    return batches * ceil_div(rows, tile.rows) * ceil_div(columns, tile.columns)

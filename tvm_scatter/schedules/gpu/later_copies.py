@@ -63,11 +63,11 @@ def _in_stages(loop: tirx.For, stages: int, by_group: bool) -> tirx.Stmt:
     end = tirx.Evaluate(code.end_copies())
     wait = tirx.Evaluate(code.wait_for_copies(loop.extent - loop.loop_var, stages - 2, by_group))
     together = tirx.Evaluate(tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared"))
-    calls = warpgroup_code
     done, products = [together], [computed]
     if by_group:
-        done = [tirx.Evaluate(calls.wait_for_products()), together]
-        begun, ended = map(tirx.Evaluate, (calls.begin_products(), calls.end_products()))
+        done = [tirx.Evaluate(warpgroup_code.wait_for_products()), together]
+        begun = tirx.Evaluate(warpgroup_code.begin_products())
+        ended = tirx.Evaluate(warpgroup_code.end_products())
         products = [begun, computed, ended]
     begin, extent = loop.min, loop.extent
     copied = [*copies, end]
@@ -99,7 +99,9 @@ def _copied(loop: tirx.For, given: list[Any], by_group: bool) -> tirx.Stmt:
     otherwise = one_by_one if by_group else loop
     condition, value = tirx.const(True, "bool"), store.value
     if isinstance(value, tvm.ir.Call) and function_name(value) == BRANCH:
-        condition, value = value.args[:2]
+        condition, value, instead = value.args
+        if not _is_zero(instead):
+            return otherwise
     lanes, axis = int(loop.extent), realized.block.iter_vars[-1].var
     if not isinstance(value, TensorLoad) or lanes * element_bytes(value.source) != _BYTES:
         return otherwise
@@ -111,6 +113,11 @@ def _copied(loop: tirx.For, given: list[Any], by_group: bool) -> tirx.Stmt:
     if not any(map(value.source.same_as, given)):
         return later
     return tirx.IfThenElse(is_aligned(value.source, lanes), later, renamed(one_by_one))
+
+
+def _is_zero(value: Any) -> bool:
+    """Whether a value is the zero that a copy that is not there leaves."""
+    return isinstance(value, tirx.IntImm | tirx.FloatImm) and value.value == 0
 
 
 def _parts(condition: Any) -> Iterator[Any]:

@@ -208,7 +208,8 @@ def end_copies() -> Any:
 def wait_for_copies(left: Any, later: int, by_group: bool) -> Any:
     """All threads have what was copied for a step; copies of so many later steps may go on.
 
-    If tensor cores read shared memory by themselves, they are done with the step before.
+    If tensor cores read shared memory by themselves (``by_group``), they are done with the step
+    before.
     """
     flags = (tirx.IntImm("int32", int(each)) for each in (later, by_group))
     return call("tvm_scatter_wait_for_copies", _WAIT, tirx.Cast("int32", left), *flags)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import tvm
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.analysis import get_root_block
 from tvm.s_tir.dlight.gpu.matmul import (
@@ -15,8 +16,9 @@ from tvm.s_tir.dlight.gpu.matmul import (
     auto_inline_producers,
     get_reduction_blocks,
 )
+from tvm.sym import Analyzer
 
-from tvm_scatter.emit.computed_updates import loads_of
+from tvm_scatter.emit.computed_updates import loads_of, substitute
 from tvm_scatter.emit.expressions import varies
 from tvm_scatter.passes.analysis.fragment_tiles import SIDE, FragmentTile
 from tvm_scatter.passes.analysis.matrix_products import MatrixProduct
@@ -112,7 +114,9 @@ class TensorCoreProduct:
         schedule, tile = self.schedule, self.tile
         schedule.pad_einsum(self.block, [1, tile.rows, tile.columns, tile.depth])
         batch, *lines, terms = schedule.get_loops(self.block)
-        split = [schedule.split(line, [None, *side]) for line, side in zip(lines, sides, strict=True)]
+        split = [
+            schedule.split(line, [None, *side]) for line, side in zip(lines, sides, strict=True)
+        ]
         tiles, *parts = zip(*split, strict=True)
         return batch, tiles, parts, schedule.split(terms, [None, tile.depth // SIDE, SIDE])
 
@@ -166,10 +170,35 @@ class TensorCoreProduct:
 
     def _written(self, result: Any) -> None:
         """What follows the product, from shared memory, by the warp that stored it."""
-        schedule, columns = self.schedule, self.product.columns
-        lanes = _LANES if columns is not None and columns % _LANES == 0 else 1
-        loop = schedule.fuse(*schedule.get_loops(result)[-2:])
+        schedule = self.schedule
+        block = schedule.get(result)
+        store, (*_, row, column) = block.body, block.iter_vars
+        lanes = self._lanes_of(store, column.var)
+        loops = schedule.get_loops(result)[-2:]
+        last = store.indices[-1:]
+        if any(varies(index, row.var) and not varies(index, column.var) for index in last):
+            # Neighbours in memory are rows, as those of a convolution are.
+            schedule.reorder(*loops[::-1])
+            loops = loops[::-1]
+        loop = schedule.fuse(*loops)
         _, lane, element = schedule.split(loop, [None, _WARP, lanes])
         schedule.bind(lane, "threadIdx.x")
         if lanes > 1:
             schedule.vectorize(element)
+
+    def _lanes_of(self, store: tirx.BufferStore, column: Any) -> int:
+        """As many neighbouring columns as are written by a vector."""
+        columns = self.product.columns
+        if columns is None or columns % _LANES or not len(store.indices):
+            return 1
+        vector, lane = tirx.Var("vector", column.ty), tirx.Var("lane", column.ty)
+        analyzer = Analyzer()
+        analyzer.bind(vector, tvm.ir.Range(0, columns // _LANES))
+        analyzer.bind(lane, tvm.ir.Range(0, _LANES))
+        *others, last = (
+            substitute(index, {column: vector * _LANES + lane})
+            - substitute(index, {column: vector * _LANES})
+            for index in store.indices
+        )
+        still = all(analyzer.can_prove_equal(other, 0) for other in others)
+        return _LANES if still and analyzer.can_prove_equal(last, lane) else 1

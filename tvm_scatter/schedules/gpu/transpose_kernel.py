@@ -114,8 +114,11 @@ def _lanes(found: Transposition) -> int:
     ):
         return 1
     for each in (written, *moving):
-        steps = [each.first, *each.steps]
-        if not all(isinstance(step, int) and (step == 1 or step % lanes == 0) for step in steps):
+        if not isinstance(each.first, int) or each.first % lanes:
+            return 1
+        if not all(
+            isinstance(step, int) and (step == 1 or step % lanes == 0) for step in each.steps
+        ):
             return 1
         if sum(step == 1 for step in each.steps) > 1:
             return 1

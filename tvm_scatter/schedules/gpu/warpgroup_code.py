@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import tirx
-
 from .tensor_core_code import call
 
 #: Elements of 16 bits in a row of shared memory, and in a part of it.
@@ -62,6 +60,7 @@ __forceinline__ __device__ void tvm_scatter_wait_for_products() {
 }
 """
 
+
 def begin_products() -> Any:
     """What the threads have in registers may be added to from here on."""
     return call("tvm_scatter_begin_products", _BEGIN)
@@ -73,7 +72,7 @@ def end_products() -> Any:
 
 
 def wait_for_products() -> Any:
-    """The sums are there, and nothing reads what was multiplied any more."""
+    """The sums are there."""
     return call("tvm_scatter_wait_for_products", _WAIT)
 
 
@@ -113,6 +112,7 @@ def multiply(
 
 def _multiply_source(name: str, columns: int, dtype: str, by_term: tuple[bool, bool]) -> str:
     left_by_term, right_by_term = (int(flag) for flag in by_term)
+    flags = f"{left_by_term}, {right_by_term}"
     count = columns // 2
     kind, number = ("bf16", "__nv_bfloat16") if dtype == "bfloat16" else ("f16", "__half")
     places = ", ".join(f"%{at}" for at in range(count))
@@ -129,7 +129,7 @@ __forceinline__ __device__ void {name}(
   unsigned long long second = tvm_scatter_describe(columns, {"stride" if right_by_term else "8"});
   asm volatile("{{ .reg .pred adds; setp.ne.b32 adds, %{count + 2}, 0;"
                "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "
-               "{{{places}}}, %{count}, %{count + 1}, adds, 1, 1, {left_by_term}, {right_by_term}; }}"
+               "{{{places}}}, %{count}, %{count + 1}, adds, 1, 1, {flags}; }}"
                : {sums}
                : "l"(first), "l"(second), "r"(1));
 #else

@@ -31,9 +31,7 @@ class WarpgroupProduct(TensorCoreProduct):
         warp, step, inner = self._tiled_for_groups()
         outer = schedule.blockize(inner)
         [element] = schedule.get_child_blocks(outer)
-        shared = [
-            self._in_rows(outer, operand, step, flag) for operand, flag in enumerate(by_term)
-        ]
+        shared = [self._in_rows(outer, operand, step, flag) for operand, flag in enumerate(by_term)]
         result = self._sums(outer, warp)
         cleared = schedule.decompose_reduction(outer, step)
         [zero] = schedule.get_child_blocks(cleared)
@@ -57,6 +55,8 @@ class WarpgroupProduct(TensorCoreProduct):
         schedule, tile = self.schedule, self.tile
         sides = [(tile.warps[0], SIDE), (tile.warps[1], self._columns)]
         batch, (row, column), (warps, elements), (step, term, of_term) = self._split(sides)
+        # Four warps that follow each other have the same columns.
+        warps = warps[::-1]
         schedule.reorder(column, row, *warps, step, term, *elements, of_term)
         warp = self._spread(batch, column, row, warps)
         schedule.unroll(term)

@@ -17,7 +17,9 @@ from . import warpgroup_code as code
 from .fragments import registered
 
 
-def multiplies(dtype: str, scope: str, columns: int, left_by_term: bool, right_by_term: bool) -> str:
+def multiplies(
+    dtype: str, scope: str, columns: int, left_by_term: bool, right_by_term: bool
+) -> str:
     """The name of the intrinsic that adds 16 rows of a product, over 16 terms.
 
     Parameters
