@@ -2440,6 +2440,32 @@ LOOPS = (
     ),
 )
 
+_TENSOR_CORES = "tests/test_tensor_core_products.py::"
+
+TENSOR_CORES = (
+    Mutant(
+        "a transposition begins within a word",
+        "tvm_scatter/schedules/gpu/transpose_kernel.py",
+        "if not isinstance(each.first, int) or each.first % lanes:",
+        "if not isinstance(each.first, int):",
+        (_TRANSPOSED + "test_each_kind[cuda]",),
+    ),
+    Mutant(
+        "parts of rows in shared memory keep their order",
+        "tvm_scatter/schedules/gpu/turned_rows.py",
+        "change = tirx.floormod(row, _ROWS) * PART",
+        "change = tirx.const(0, row.ty.dtype)",
+        (_TENSOR_CORES + "test_any_sizes_by_four_warps",),
+    ),
+    Mutant(
+        "the product of a matrix with itself has one factor",
+        "tvm_scatter/schedules/gpu/own_factors.py",
+        "    if not copies:\n",
+        "    if True:\n",
+        (_TENSOR_CORES + "test_a_matrix_and_itself",),
+    ),
+)
+
 MUTANTS = (
     *(*KERNELS, *LAUNCHES, *CPU, *CHECKS, *READING, *PASSES, *SELECTION, *CACHE, *IMPORTERS),
     *FACTS,
@@ -2452,4 +2478,5 @@ MUTANTS = (
     *MESSAGES_OF_ROWS,
     *OUTSIDE_LOOK,
     *LOOPS,
+    *TENSOR_CORES,
 )

@@ -107,6 +107,7 @@ OF_MORE_TERMS = {
     "batches": (lambda x, y: x @ y, [(3, 40, 72), (3, 72, 48)]),
     "concatenated": (lambda x, y, z: torch.cat([x, y], 1) @ z, [(40, 56), (40, 24), (80, 32)]),
     "sliced": (lambda x, y: x[:, 8:80] @ y[3:75], [(40, 96), (90, 48)]),
+    "the first of rows": (lambda x, y: x[:, :75] @ y[:75], [(40, 96), (90, 48)]),
     "computed": (lambda x, y: (x * 2).relu() @ y.exp(), [(40, 72), (72, 48)]),
     "a bias and more": (
         lambda x, y, z: functional.gelu(functional.linear(x, y, z)) * 2,
@@ -150,6 +151,16 @@ def test_results_in_single_precision(on_cuda):
     """Of whole numbers, whose sums neither type rounds."""
     x, y = (some(*shape).round() for shape in ((40, 64), (64, 48)))
     check(lambda x, y: (x @ y).float(), x, y, device="cuda")
+
+
+@pytest.mark.parametrize("dtype", [BRAIN, torch.float32])
+def test_a_matrix_and_itself(on_cuda, dtype):
+    def product(x):
+        return functional.relu(x @ x)
+
+    check(product, some(3, 40, 40, dtype=dtype), dynamic=[{0: Dim.AUTO}], device="cuda")
+    generated = cuda(program(product, torch.empty(64, 64, dtype=dtype)), "sm_80")
+    assert "__shared__" in generated and "red_buf" not in generated
 
 
 def test_rows_that_are_read_by_index(on_cuda):

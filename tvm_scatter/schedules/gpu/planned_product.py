@@ -16,6 +16,7 @@ from tvm_scatter.schedules.wide_reductions import with_wide_reductions
 from tvm_scatter.selection.backend import backend_of
 
 from .few_row_form import few_row_product
+from .own_factors import with_own_factors
 
 
 def schedules_products(target: Target) -> bool:
@@ -25,7 +26,7 @@ def schedules_products(target: Target) -> bool:
 
 def scheduled_product(function: tirx.PrimFunc, target: Target) -> MatrixProduct | None:
     """The product of matrices that a function computes, if this package schedules it in tiles."""
-    product = matrix_product(function) if schedules_products(target) else None
+    product = matrix_product(with_own_factors(function)) if schedules_products(target) else None
     if product is None or not isinstance(product.tile, FragmentTile):
         return product
     backend = backend_of(target)

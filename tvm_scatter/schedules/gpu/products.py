@@ -26,6 +26,7 @@ from tvm_scatter.passes.analysis.fragment_tiles import FragmentTile
 from tvm_scatter.passes.analysis.matrix_products import Tile
 
 from .guarded_vectors import with_guarded_vectors
+from .own_factors import with_own_factors
 from .planned_product import scheduled_product
 from .product_axes import spread, with_three_axes
 from .tensor_core_products import TensorCoreProduct
@@ -43,7 +44,7 @@ class Products(ScheduleRule):
         product = scheduled_product(func, target)
         if product is None:
             return None
-        tile, schedule = product.tile, s_tir.Schedule(func)
+        tile, schedule = product.tile, s_tir.Schedule(with_own_factors(func))
         if isinstance(tile, FragmentTile):
             kind = WarpgroupProduct if tile.by_group else TensorCoreProduct
             scheduled = kind(schedule, product, tile).scheduled()
