@@ -81,6 +81,9 @@ class Options:
     products : bool
         Whether products in single precision have a schedule of this package on GPUs, read rows by
         index and transposed factors themselves, and compute what follows them in any shape.
+    attention : bool
+        Whether attention of 16-bit floats is one kernel that writes no tensor of queries times
+        keys, on GPUs whose tensor cores multiply them.
     reductions : bool
         Whether reductions of few elements, and rows that are reduced or normalised, are spread over
         threads by this package, on GPUs, with what is computed in front of them. Logarithms of
@@ -133,6 +136,7 @@ class Options:
     epilogue: bool | None = None
     gather: bool = True
     products: bool = True
+    attention: bool = True
     reductions: bool = True
     loops: bool = True
     transposes: bool = True

@@ -10,6 +10,7 @@ from tvm.target import Target
 from tvm_scatter.problem.reductions import DATA_DTYPES
 from tvm_scatter.selection.backend import Backend
 
+from .attention import ATTENTION
 from .check import CHECK
 from .codegen.target import architecture
 from .compaction import COMPACTION
@@ -94,6 +95,7 @@ CUDA = Backend(
     schedules_reads=True,
     multiplies_halves=_multiplies_halves,
     multiplies_in_groups=_multiplies_in_groups,
+    attention=ATTENTION,
     double_of_bits="__longlong_as_double",
     architecture=_architecture,
     of_this_machine=_of_this_machine,

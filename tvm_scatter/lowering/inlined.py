@@ -204,6 +204,44 @@ class Inliner:
         form, wrap = plan.read.form, plan.read.has_negative()
         self._tensors[var] = read(form, data, indices, wrap, plan.guard)
 
+    def add_number(self, var: Any, number: Any) -> None:
+        """Let a variable be a constant without axes."""
+        self._tensors[var] = _constant(scalar_of(number))
+
+    def add_range(self, var: Any, call: relax.Call) -> None:
+        """Let a variable have evenly spaced numbers."""
+        first, _, step = map(self.sized, call.args)
+        shape = [self.sized(size) for size in call.ty.shape.values]
+        dtype = str(call.ty.dtype)
+        self._tensors[var] = te.compute(
+            shape, lambda at: (first + step * at).astype(dtype), name="range"
+        )
+
+    def alias(self, var: Any, other: Any) -> None:
+        """Let a variable have the elements of another one at their places."""
+        self._tensors[var] = self._tensors[other]
+
+    @property
+    def leaves(self) -> list[te.Tensor]:
+        """The placeholders for the leaves."""
+        return self._leaves
+
+    def sized(self, size: Any) -> Any:
+        """A size in the variables of the leaves."""
+        return self._sizes.expressed(size)
+
+    def expression(self, var: Any, at: Sequence[Any]) -> Any:
+        """An element of a tensor, over coordinates and elements of placeholders.
+
+        Raises
+        ------
+        NotInlined
+            As :meth:`function`.
+        """
+        self._refuse_empty_leaves()
+        shape = self._tensors[var].shape
+        return self._checked(self._value(var, at, shape), at, shape)
+
     def function(self, var: Any, logits: Any = None) -> tirx.PrimFunc:
         """The function that computes the tensor of a variable from the leaves.
 
@@ -307,6 +345,16 @@ class Inliner:
 
     def _element(self, value: Any, at: Sequence[Any], shape: Sequence[Any]) -> Callable[..., Any]:
         """A function of coordinates that gives an expression, which is checked, in their place."""
+        value = self._checked(value, at, shape)
+
+        def element(*own: Any) -> Any:
+            casts = (tirx.Cast("int64", each) for each in own)
+            return substitute(value, dict(zip(at, casts, strict=True)))
+
+        return element
+
+    def _checked(self, value: Any, at: Sequence[Any], shape: Sequence[Any]) -> Any:
+        """An expression in the sizes of the leaves, that every backend can compute."""
         value = as_floats(_without_nested_numbers(self._sizes.within(value)))
         _check(value)
         _check_divisions(value)
@@ -315,12 +363,7 @@ class Inliner:
         if steps_kept(value) > _MOST_STEPS_KEPT:
             raise NotInlined("so many steps, each of which may wrap around, take long to compile")
         _check_sizes(value, shape, at, self._leaves)
-
-        def element(*own: Any) -> Any:
-            casts = (tirx.Cast("int64", each) for each in own)
-            return substitute(value, dict(zip(at, casts, strict=True)))
-
-        return element
+        return value
 
 
 def _coordinates(shape: Sequence[Any]) -> list[Any]:

@@ -13,6 +13,7 @@ from .canonicalize import Canonicalize
 from .defer_bounds_check import DeferBoundsCheck
 from .fill_data import FillData
 from .fold_broadcast_index import FoldBroadcastIndex
+from .fuse_attention import FuseAttention
 from .fuse_epilogues import FuseEpilogues
 from .fuse_means import FuseMeans
 from .fuse_producers import FuseProducers
@@ -43,6 +44,7 @@ from .use_index_facts import UseIndexFacts
 #: :func:`UncheckedNumbers`, which nobody need leave out.
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("share_values", lambda options: ShareValues()),
+    ("attention", lambda options: FuseAttention()),
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
     ("turn_lines", lambda options: TurnLines(options.in_place, options.donate)),
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
@@ -100,6 +102,7 @@ __all__ = [
     "DeferBoundsCheck",
     "FillData",
     "FoldBroadcastIndex",
+    "FuseAttention",
     "FuseEpilogues",
     "FuseMeans",
     "FuseProducers",

@@ -1,0 +1,305 @@
+// Attention without a matrix of scores: a block has some queries, and meets the keys and their values
+// tile by tile. Of each query it knows the greatest score so far, and sums relative to that one. After
+// T. Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning", arXiv
+// 2307.08691, 2023.
+#ifndef TVM_SCATTER_ATTENTION
+#define TVM_SCATTER_ATTENTION
+#include "fragments.cuh"
+#include "softmax.cuh"
+
+namespace tvm_scatter {
+
+constexpr int kFragment = 16;
+constexpr int kAttentionWarps = 4;
+// Elements of sixteen bytes. Rows of shared memory are so many longer, so that eight of them begin in
+// different banks.
+constexpr int kEight = 8;
+constexpr float kBinary = 1.44269504f;
+
+// Rows of a tensor for some queries or keys: each has its elements side by side.
+template <class T>
+struct StridedRows {
+  T* first;
+  int64 stride;
+};
+
+__device__ __forceinline__ float power_of_two(float x) {
+#if defined(__CUDA_ARCH__) && !defined(TVM_SCATTER_NO_PTX)
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#else
+  return exp2f(x);
+#endif
+}
+
+// Of the four neighbouring lanes that have elements of one row.
+__device__ __forceinline__ float greatest_of_row(float x) {
+  x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
+  return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
+}
+__device__ __forceinline__ float sum_of_row(float x) {
+  x += __shfl_xor_sync(kAllLanes, x, 1);
+  return x + __shfl_xor_sync(kAllLanes, x, 2);
+}
+
+template <class Data>
+__device__ __forceinline__ uint32 pair_of(float first, float second) {
+  return bit_cast<uint32>(narrow<Data, 2>(Vector<float, 2>{{first, second}}));
+}
+
+// Some rows of 8 * parts elements to shared memory, and zeros behind them, up to whole fragments.
+// Rows from `count` on are zeros, too.
+template <int rows, int parts, int threads, class Data>
+__device__ __forceinline__ void copy_tile(Data* to, const StridedRows<const Data>& from, int first,
+                                          int count, bool is_aligned) {
+  constexpr int padded = (parts + 1) / 2 * 2, stride = padded * kEight + kEight;
+#pragma unroll
+  for (int turn = 0; turn < (rows * padded + threads - 1) / threads; ++turn) {
+    const int at = turn * threads + threadIdx.x;
+    if (rows * padded % threads != 0 && at >= rows * padded) break;
+    const int row = at / padded, part = at % padded;
+    const bool is_there = first + row < count && part < parts;
+    const Data* origin = from.first;
+    if (is_there) origin += (first + row) * from.stride + part * kEight;
+    Data* place = to + row * stride + part * kEight;
+    if (is_aligned) {
+      copy_later(place, origin, is_there);
+    } else {
+      for (int i = 0; i < kEight; ++i) place[i] = is_there ? origin[i] : narrow<Data>(0.0f);
+    }
+  }
+}
+
+// What a warp computes for its sixteen queries. A thread has two of these, eight rows apart, and of
+// each matrix of 8 columns two neighbours in both.
+//
+// A describes the problem: the types `Data` and `Out`, the sizes `depth` of queries and keys and
+// `width` of values in parts of 8 elements, the `keys` of a tile, and
+//   masks_only    whether scores are only left out, and not computed from what the product is,
+//   empty_is_zero whether a query that sees no key has a result of zeros, and not of NaN,
+//   factor        by which the product is multiplied,
+//   score<all>    a score: of a key that every query of the warp sees unless `all`,
+//   first, end    the keys that a query may see are from the first on, and before the end.
+template <class A>
+struct AttentionWarp {
+  using Data = typename A::Data;
+  using Out = typename A::Out;
+  static constexpr int kSteps = (A::depth + 1) / 2, kColumns = (A::width + 1) / 2 * 2;
+  static constexpr int kDepthStride = kSteps * kFragment + kEight;
+  static constexpr int kWidthStride = kColumns * kEight + kEight;
+  static constexpr int kScores = A::keys / 8;
+
+  const A& problem;
+  const int first_query, queries, keys;
+  uint32 rows[kSteps][4];
+  float sums[kColumns][4];
+  float greatest[2], total[2];
+
+  __device__ __forceinline__ AttentionWarp(const A& problem, int first_query, int queries, int keys)
+      : problem(problem), first_query(first_query), queries(queries), keys(keys) {
+#pragma unroll
+    for (int column = 0; column < kColumns; ++column) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[column][i] = 0.0f;
+    }
+#pragma unroll
+    for (int line = 0; line < 2; ++line) {
+      greatest[line] = -infinity<float>();
+      total[line] = 0.0f;
+    }
+  }
+
+  __device__ __forceinline__ int query(int line) const {
+    return first_query + static_cast<int>(threadIdx.x) % kWarp / 4 + 8 * line;
+  }
+
+  __device__ __forceinline__ void load_queries(const StridedRows<const Data>& from) {
+    const bool is_aligned = aligned<Data, 2>(from.first);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int part = 2 * step + i / 2, at = query(i % 2);
+        Vector<Data, 2> pair = splat<Data, 2>(narrow<Data>(0.0f));
+        if (at < queries && part < A::depth) {
+          const Data* origin = from.first + at * from.stride + part * kEight + threadIdx.x % 4 * 2;
+          pair = is_aligned ? load<Data, 2>(origin) : Vector<Data, 2>{{origin[0], origin[1]}};
+        }
+        rows[step][i] = bit_cast<uint32>(pair);
+      }
+    }
+  }
+
+  // Takes the keys of a tile into the sums.
+  __device__ __forceinline__ void take(const Data* tile, const Data* values, int first_key) {
+    const int last_query = min(first_query + kFragment, queries) - 1, end_key = first_key + A::keys;
+    if (last_query < first_query || first_key >= problem.end(last_query, keys) ||
+        end_key <= problem.first(first_query)) {
+      return;
+    }
+    float scores[kScores][4];
+    multiply_with_keys(scores, tile);
+    if (end_key <= problem.end(first_query, keys) && first_key >= problem.first(last_query)) {
+      make_scores<false>(scores, first_key);
+    } else {
+      make_scores<true>(scores, first_key);
+    }
+    make_weights(scores);
+    multiply_with_values(scores, values);
+  }
+
+  __device__ __forceinline__ void multiply_with_keys(float (&scores)[kScores][4],
+                                                     const Data* tile) const {
+#pragma unroll
+    for (int pair = 0; pair < kScores / 2; ++pair) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) scores[2 * pair + i / 4][i % 4] = 0.0f;
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        uint32 columns[4];
+        load_matrices<false, false>(
+            columns, tile + pair * kFragment * kDepthStride + step * kFragment, kDepthStride);
+        multiply_matrices<Data>(scores[2 * pair], rows[step], columns[0], columns[1]);
+        multiply_matrices<Data>(scores[2 * pair + 1], rows[step], columns[2], columns[3]);
+      }
+    }
+  }
+
+  template <bool all>
+  __device__ __forceinline__ void make_scores(float (&scores)[kScores][4], int first_key) const {
+    const int queries_here[2] = {min(query(0), queries - 1), min(query(1), queries - 1)};
+#pragma unroll
+    for (int part = 0; part < kScores; ++part) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int key = first_key + 8 * part + static_cast<int>(threadIdx.x) % 4 * 2 + i % 2;
+        const float product = A::masks_only ? scores[part][i] : scores[part][i] * problem.factor;
+        const int known = all ? min(key, keys - 1) : key;
+        const float score = problem.template score<all>(product, queries_here[i / 2], known);
+        scores[part][i] = all && key >= keys ? -infinity<float>() : score;
+      }
+    }
+  }
+
+  // Of a score and what is taken from it, the power of e.
+  __device__ __forceinline__ float power(float score, float least, float scaled_least) const {
+    // Scores that are computed may be so great that a factor would make them infinite.
+    return power_of_two(A::masks_only ? score * (problem.factor * kBinary) - scaled_least
+                                      : (score - least) * kBinary);
+  }
+
+  __device__ __forceinline__ void make_weights(float (&scores)[kScores][4]) {
+#pragma unroll
+    for (int line = 0; line < 2; ++line) {
+      float highest = greatest[line];
+#pragma unroll
+      for (int part = 0; part < kScores; ++part) {
+        highest = fmaxf(highest, fmaxf(scores[part][2 * line], scores[part][2 * line + 1]));
+      }
+      highest = greatest_of_row(highest);
+      // While nothing is seen, all weights are zero.
+      const float least = highest == -infinity<float>() ? 0.0f : highest;
+      const float scaled = least * (problem.factor * kBinary);
+      const float less = power(greatest[line], least, scaled);
+      greatest[line] = highest;
+      total[line] *= less;
+#pragma unroll
+      for (int column = 0; column < kColumns; ++column) {
+        sums[column][2 * line] *= less;
+        sums[column][2 * line + 1] *= less;
+      }
+#pragma unroll
+      for (int part = 0; part < kScores; ++part) {
+#pragma unroll
+        for (int i = 2 * line; i < 2 * line + 2; ++i) {
+          scores[part][i] = power(scores[part][i], least, scaled);
+          total[line] += scores[part][i];
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void multiply_with_values(const float (&weights)[kScores][4],
+                                                       const Data* values) {
+#pragma unroll
+    for (int pair = 0; pair < kScores / 2; ++pair) {
+      uint32 left[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const auto& from = weights[2 * pair + i / 2];
+        left[i] = pair_of<Data>(from[i % 2 * 2], from[i % 2 * 2 + 1]);
+      }
+#pragma unroll
+      for (int column = 0; column < kColumns; column += 2) {
+        uint32 right[4];
+        load_matrices<true, true>(
+            right, values + pair * kFragment * kWidthStride + column * kEight, kWidthStride);
+        multiply_matrices<Data>(sums[column], left, right[0], right[1]);
+        multiply_matrices<Data>(sums[column + 1], left, right[2], right[3]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void write(const StridedRows<Out>& to) const {
+    const bool is_aligned = aligned<Out, 2>(to.first);
+#pragma unroll
+    for (int line = 0; line < 2; ++line) {
+      const float all = sum_of_row(total[line]);
+      const bool sees_nothing = all == 0.0f;
+      const bool is_zero = sees_nothing && (A::empty_is_zero || keys == 0);
+      const float share = is_zero ? 0.0f : sees_nothing ? infinity<float>() : 1.0f / all;
+      if (query(line) >= queries) continue;
+      Out* row = to.first + query(line) * to.stride + threadIdx.x % 4 * 2;
+#pragma unroll
+      for (int column = 0; column < A::width; ++column) {
+        const Vector<float, 2> wide{
+            {sums[column][2 * line] * share, sums[column][2 * line + 1] * share}};
+        const Vector<Out, 2> pair = narrow<Out, 2>(wide);
+        if (is_aligned) {
+          store<Out, 2>(row + column * kEight, pair);
+        } else {
+          for (int i = 0; i < 2; ++i) row[column * kEight + i] = pair.at[i];
+        }
+      }
+    }
+  }
+};
+
+// The queries of one block, of which each warp has sixteen.
+template <class A>
+__device__ __forceinline__ void attend(const A& problem, const StridedRows<typename A::Out>& out,
+                                       const StridedRows<const typename A::Data>& query,
+                                       const StridedRows<const typename A::Data>& key,
+                                       const StridedRows<const typename A::Data>& value, int first_query,
+                                       int queries, int keys, void* shared) {
+  using Data = typename A::Data;
+  using Warp = AttentionWarp<A>;
+  constexpr int threads = kAttentionWarps * kWarp;
+  constexpr int of_keys = A::keys * Warp::kDepthStride, of_values = A::keys * Warp::kWidthStride;
+  Data* tiles = static_cast<Data*>(shared);
+  const bool is_aligned = aligned<Data, kEight>(key.first) && aligned<Data, kEight>(value.first);
+  const auto copy = [&](int first_key, int stage) {
+    Data* tile = tiles + stage * (of_keys + of_values);
+    copy_tile<A::keys, A::depth, threads>(tile, key, first_key, keys, is_aligned);
+    copy_tile<A::keys, A::width, threads>(tile + of_keys, value, first_key, keys, is_aligned);
+  };
+  const int last_query = min(first_query + kAttentionWarps * kFragment, queries) - 1;
+  const int begin = max(problem.first(first_query), 0) / A::keys * A::keys;
+  const int end = problem.end(last_query, keys);
+  if (begin < end) copy(begin, 0);
+  Warp warp(problem, first_query + threadIdx.x / kWarp * kFragment, queries, keys);
+  warp.load_queries(query);
+  int stage = 0;
+  for (int first_key = begin; first_key < end; first_key += A::keys) {
+    wait_for_copies();
+    if (first_key + A::keys < end) copy(first_key + A::keys, 1 - stage);
+    const Data* tile = tiles + stage * (of_keys + of_values);
+    warp.take(tile, tile + of_keys, first_key);
+    stage = 1 - stage;
+  }
+  warp.write(out);
+}
+
+}  // namespace tvm_scatter
+#endif

@@ -1,0 +1,99 @@
+"""Describes how a kind of target computes attention without a matrix of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a tensor, one for each query or key, whose elements lie side by side.
+
+    Attributes
+    ----------
+    tensor : buffer
+        A flat one.
+    begin : expression
+        Where the first row begins, for some coordinates of the problem.
+    stride : int or expression
+        From a row to the next.
+    """
+
+    tensor: Any
+    begin: Any
+    stride: Any
+
+
+@dataclass(frozen=True)
+class AttentionProblem:
+    """Queries, keys and values for each of some coordinates, and how a score is computed.
+
+    Attributes
+    ----------
+    dtype : str
+        The type of queries, keys and values. Products are added up in single precision.
+    axes, sizes : sequence of Var, sequence of (int or expression)
+        The coordinates, such as those of sequences and heads, and how many there are of each.
+    queries, keys : int or expression
+        How many there are.
+    depth, width : int
+        The elements of a query or a key, and of a value.
+    query, key, value, out : Rows
+        The tensors.
+    factor : float
+        What the product of a query and a key is multiplied by.
+    product, query_at, key_at : Var
+        That product, and which query and key it is of.
+    score : expression
+        The score, over these and the coordinates.
+    seen_score : expression
+        The same of a key that is neither too early nor too late for its query.
+    masks_only : bool
+        Whether each score is the product or minus infinity.
+    empty_is_zero : bool
+        Whether the result is zero where all scores are minus infinity, and not NaN.
+    first, end : expression or None
+        Scores are minus infinity for keys before ``query_at + first``, and from
+        ``query_at + end`` on.
+    """
+
+    dtype: str
+    axes: Sequence[Any]
+    sizes: Sequence[Any]
+    queries: Any
+    keys: Any
+    depth: int
+    width: int
+    query: Rows
+    key: Rows
+    value: Rows
+    out: Rows
+    factor: float
+    product: Any
+    query_at: Any
+    key_at: Any
+    score: Any
+    seen_score: Any
+    masks_only: bool
+    empty_is_zero: bool
+    first: Any
+    end: Any
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What a kind of target does.
+
+    Attributes
+    ----------
+    refusal : callable
+        Why it does not compute attention with a number of elements of each key and of each value,
+        as a clause; ``None`` if it does.
+    emit : callable
+        Emits the statements for a problem.
+    """
+
+    refusal: Callable[[int, int], str | None]
+    emit: Callable[[AttentionProblem], None]
