@@ -175,6 +175,41 @@ def test_single_precision_that_is_rounded_first(on_cuda):
     check(product, torch.randn(40, 32), torch.randn(32, 48), device="cuda")
 
 
+WIDENED = {
+    "as they are": (lambda x, y: x.float() @ y.float(), [(40, 32), (32, 48)]),
+    "transposed": (lambda x, y: x.float() @ y.float().mT, [(2, 40, 32), (2, 48, 32)]),
+    "in another shape": (
+        lambda x, y: x.float().reshape(40, 32) @ y.float().mT.expand(2, 32, 48),
+        [(2, 20, 32), (48, 32)],
+    ),
+    "repeated": (
+        lambda x, y: x.float() @ y.float()[:, None].expand(2, 3, 32, 48).flatten(0, 1),
+        [(6, 40, 32), (2, 32, 48)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WIDENED)
+def test_what_was_only_widened(on_cuda, name):
+    function, shapes = WIDENED[name]
+    inputs = [some(*shape) for shape in shapes]
+    assert "tvm_scatter_multiply_fragments" in cuda(program(function, *inputs))
+    check(function, *inputs, device="cuda")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x.float() @ (y.float() * 3),
+        lambda x, y: x.float() @ y.to(HALF).float(),
+        lambda x, y: x.float() @ y.float()[:, :8],
+    ],
+)
+def test_what_is_not_only_widened(function):
+    module = program(function, some(40, 32), some(32, 48))
+    assert "tvm_scatter_multiply_fragments" not in cuda(module)
+
+
 def test_tensors_that_begin_anywhere(on_cuda):
     """Copies of 16 bytes need factors that begin at a multiple of these."""
     left, right = some(40, 64, dtype=HALF), some(64, 48, dtype=HALF)

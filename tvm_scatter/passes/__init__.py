@@ -23,6 +23,7 @@ from .horizontal_fusion import HorizontalFusion
 from .host_constants import HostConstants
 from .in_dataflow import InDataflow
 from .merge_chains import MergeScatterChains
+from .narrow_products import NarrowProducts
 from .own_lines import OwnLines
 from .read_fields import ReadFields
 from .reuse_buffers import ReuseBuffers
@@ -92,7 +93,9 @@ def last_passes(options: Options, on_gpu: bool, schedules: bool) -> list[tvm.tra
     if not options.enabled:
         return []
     found = [RowProducts(on_gpu)] if on_gpu or schedules else []
-    return [*found, ShapesBehindProducts()] if on_gpu and options.products else found
+    if on_gpu and options.products:
+        found += [NarrowProducts(), ShapesBehindProducts()]
+    return found
 
 
 __all__ = [
@@ -112,6 +115,7 @@ __all__ = [
     "HostConstants",
     "InDataflow",
     "MergeScatterChains",
+    "NarrowProducts",
     "OwnLines",
     "ReadFields",
     "ReuseBuffers",
