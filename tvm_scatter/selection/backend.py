@@ -87,14 +87,11 @@ class Backend:
         Whether this package schedules reads by index, fused with what they feed, in CUDA C++.
     multiplies_halves : callable
         Returns whether a target's tensor cores multiply 16-bit floats for this package's schedules.
-<<<<<<< HEAD
     multiplies_in_groups : callable
         Returns whether four warps of such a target may use tensor cores together.
-=======
     attention : Attention, optional
         How to compute attention without a matrix of scores, where it multiplies halves; ``None`` if
         nothing does.
->>>>>>> ab3bbde (Attention of 16-bit floats is one kernel: scores are in no memory, masks and biases are computed in it, and heads are read and written where they lie)
     double_of_bits : str
         The function that makes a number of double precision of its bits, where TVM writes constants
         with too few digits; empty if it writes none.
@@ -144,11 +141,8 @@ class Backend:
     widens_bfloat16: bool = False
     schedules_reads: bool = False
     multiplies_halves: Callable[[Target], bool] = lambda _target: False
-<<<<<<< HEAD
     multiplies_in_groups: Callable[[Target], bool] = lambda _target: False
-=======
     attention: Attention | None = None
->>>>>>> ab3bbde (Attention of 16-bit floats is one kernel: scores are in no memory, masks and biases are computed in it, and heads are read and written where they lie)
     double_of_bits: str = ""
     architecture: Callable[[Target], str] = lambda _target: ""
     of_this_machine: Callable[[], Target | None] | None = None
