@@ -273,6 +273,18 @@ def test_it_is_accepted_by_nvidias_compiler(arch):
     assert cubin(source(arch=arch), arch)
 
 
+def test_products_of_several_tiles_in_one_module():
+    def function(x, y, z):
+        return (x @ y).relu() @ z
+
+    shapes = [(16_384, 512), (512, 4096), (4096, 64)]
+    inputs = [torch.empty(*shape, dtype=BRAIN) for shape in shapes]
+    generated = cuda(program(function, *inputs), "sm_90a")
+    for columns in (256, 64):
+        assert f"tvm_scatter_multiply_group_{columns}_" in generated
+    assert cubin(generated, "sm_90a")
+
+
 def test_tiles():
     def tile(*sizes):
         found = fragment_tile(*sizes)

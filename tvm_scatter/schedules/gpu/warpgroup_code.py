@@ -17,7 +17,10 @@ ROW, PART = 64, 8
 #: The rows, columns and terms that one instruction multiplies, and the most columns.
 GROUP_ROWS, GROUP_TERMS, MOST_COLUMNS = 64, 16, 256
 
-_ELEMENT = """
+#: What products of all sizes need comes with each of them, and stands once.
+_PARTS = """
+#ifndef TVM_SCATTER_WARPGROUPS
+#define TVM_SCATTER_WARPGROUPS
 template <class Number>
 __forceinline__ __device__ float tvm_scatter_element(
     const unsigned short* rows, int stride, int line, int term, int by_term) {
@@ -26,8 +29,6 @@ __forceinline__ __device__ float tvm_scatter_element(
   unsigned short bits = rows[row * 64 + (column ^ row % 8 * 8)];
   return static_cast<float>(reinterpret_cast<const Number&>(bits));
 }
-"""
-_DESCRIPTOR = """
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 // A factor in shared memory: rows of 128 bytes, eight of them together, and the distance of the
 // next 64 lines, if its rows are terms.
@@ -36,6 +37,7 @@ __forceinline__ __device__ unsigned long long tvm_scatter_describe(const void* r
   return (1ull << 62) | (64ull << 32) | ((unsigned long long)(stride / 8) << 16) |
          (address >> 4 & 0x3fff);
 }
+#endif
 #endif
 """
 _BEGIN = """
@@ -117,8 +119,7 @@ def _multiply_source(name: str, columns: int, dtype: str, by_term: tuple[bool, b
     kind, number = ("bf16", "__nv_bfloat16") if dtype == "bfloat16" else ("f16", "__half")
     places = ", ".join(f"%{at}" for at in range(count))
     sums = ", ".join(f'"+f"(sums[{at // 8 * 16 + at % 8}])' for at in range(count))
-    return f"""{_ELEMENT}{_DESCRIPTOR}
-__forceinline__ __device__ void {name}(
+    return f"""{_PARTS}__forceinline__ __device__ void {name}(
     float* sums, const void* left, const void* right, int left_begin, int right_begin,
     int stride) {{
   const unsigned short* rows = static_cast<const unsigned short*>(left);
