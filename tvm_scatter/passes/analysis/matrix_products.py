@@ -99,8 +99,9 @@ class MatrixProduct:
             return fragment_tile(*sizes, self.by_group)
         if self.rows is not None and self.rows <= _SMALL.rows:
             return _SMALL
+        square_of_terms = _BUSY_SQUARE if self._divided_by(_BUSY_SQUARE) else _SQUARE
         if self.columns is None:
-            return _SQUARE
+            return square_of_terms
         narrow, square, wide = (
             round_up(self.columns, each.columns) for each in (_NARROW, _SQUARE, _WIDE)
         )
@@ -110,7 +111,7 @@ class MatrixProduct:
             return _DEEP if self._divided_by(_DEEP) else _WIDE
         if self._tiles(_SQUARE) < _BUSY:
             return _SMALL
-        return _BUSY_SQUARE if self._divided_by(_BUSY_SQUARE) else _SQUARE
+        return square_of_terms
 
     def _divided_by(self, tile: Tile) -> bool:
         """Whether the terms of a sum are known to be brought in whole steps of a tile."""

@@ -9,8 +9,7 @@ from typing import Any
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.gpu.matmul import get_index_map
 
-#: The most blocks along the second axis of a launch. The first one has no bound that matters.
-_MOST_BLOCKS = 65535
+from .bounded_launches import MOST_BLOCKS
 
 
 def with_three_axes(
@@ -48,10 +47,15 @@ def with_three_axes(
 def spread(schedule: s_tir.Schedule, batch: Any, column: Any, row: Any) -> None:
     """Give each tile a block of threads, tiles of the same columns one after the other."""
     of_rows, *others = (schedule.get(loop).extent for loop in (row, batch, column))
-    few = all(isinstance(extent, tirx.IntImm) for extent in others)
-    if isinstance(of_rows, tirx.IntImm) or not few or prod(map(int, others)) > _MOST_BLOCKS:
+    known = all(isinstance(extent, tirx.IntImm) for extent in others)
+    if known and isinstance(of_rows, tirx.IntImm):
         schedule.bind(schedule.fuse(batch, column, row), "blockIdx.x")
         return
     # A block would divide by the number of tiles again and again, in 64 bits.
-    schedule.bind(schedule.fuse(batch, column), "blockIdx.y")
+    if known and prod(map(int, others)) <= MOST_BLOCKS:
+        schedule.bind(schedule.fuse(batch, column), "blockIdx.y")
+    else:
+        # If there are more of them than a launch has, they take turns.
+        schedule.bind(batch, "blockIdx.z")
+        schedule.bind(column, "blockIdx.y")
     schedule.bind(row, "blockIdx.x")

@@ -25,7 +25,9 @@ from tvm_scatter.emit.expressions import is_by_index, varies
 from tvm_scatter.passes.analysis.fragment_tiles import FragmentTile
 from tvm_scatter.passes.analysis.matrix_products import Tile
 
+from .bounded_launches import with_bounded_launches
 from .guarded_vectors import with_guarded_vectors
+from .named_extents import with_named_extents
 from .own_factors import with_own_factors
 from .planned_product import scheduled_product
 from .product_axes import spread, with_three_axes
@@ -44,13 +46,16 @@ class Products(ScheduleRule):
         product = scheduled_product(func, target)
         if product is None:
             return None
-        tile, schedule = product.tile, s_tir.Schedule(with_own_factors(func))
+        named, restored = with_named_extents(with_own_factors(func))
+        tile, schedule = product.tile, s_tir.Schedule(named)
         if isinstance(tile, FragmentTile):
             kind = WarpgroupProduct if tile.by_group else TensorCoreProduct
             scheduled = kind(schedule, product, tile).scheduled()
         else:
             scheduled = _Product(schedule, tile).scheduled()
-        return None if scheduled is None else s_tir.Schedule(with_guarded_vectors(scheduled))
+        if scheduled is None:
+            return None
+        return s_tir.Schedule(restored(with_bounded_launches(with_guarded_vectors(scheduled))))
 
 
 class _Product:
