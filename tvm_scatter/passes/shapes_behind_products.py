@@ -2,7 +2,8 @@
 
 PyTorch multiplies the rows of a tensor of any rank by a matrix as the rows of one matrix, and gives
 the result its rank back. TVM fuses a product with what follows it element by element, but not
-across a change of shape. So the shape is changed behind these operators instead.
+across a change of shape. So the shape is changed behind these operators instead. What is widened
+goes with them if it is narrowed again: a norm of rows widens for itself, and computes it itself.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvm_scatter.emit.tensors import element_bytes
 from tvm_scatter.lowering.inlined import ELEMENTWISE
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.shapes import same_shape, static_shape
 
+from .analysis.bindings import Bindings
 from .functions import with_changes
 from .report import note
 
@@ -33,7 +36,7 @@ def ShapesBehindProducts() -> tvm.transform.Pass:
 
 
 def _rewritten(name: str, function: relax.Function) -> relax.Function | None:
-    mutator = _Mutator()
+    mutator = _Mutator(Bindings(function))
     changed = mutator.visit_expr(function)
     for product, followers in mutator.followers.items():
         if followers:
@@ -44,9 +47,10 @@ def _rewritten(name: str, function: relax.Function) -> relax.Function | None:
 
 @mutator
 class _Mutator(PyExprMutator):
-    def __init__(self) -> None:
+    def __init__(self, bindings: Bindings) -> None:
         super().__init__()
         self.found = False
+        self._readers = bindings.readers()
         #: By a product, what is computed of its elements in its own shape.
         self.followers: dict[str, list[str]] = {}
         #: The products, each by itself and by what is computed of its elements.
@@ -56,7 +60,7 @@ class _Mutator(PyExprMutator):
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         value = self.visit_expr(binding.value)
-        flat = self._in_shape_of_product(value)
+        flat = self._in_shape_of_product(value) if self._stays(binding) else None
         if flat is not None:
             self.found = True
             if operator_of(value) != _RESHAPE:
@@ -69,6 +73,34 @@ class _Mutator(PyExprMutator):
             self.followers[binding.var.name] = []
         elif operator_of(value) == _RESHAPE and value.args[0] in self._products:
             self._flat[new] = value.args[0]
+        elif operator_of(value) in ELEMENTWISE:
+            self._note_follower(new, value)
+
+    def _stays(self, binding: relax.VarBinding) -> bool:
+        """Whether what is computed is as narrow as what it is computed of, or narrowed later."""
+        if operator_of(binding.value) not in ELEMENTWISE:
+            return True
+        widths = [element_bytes(each) for each in binding.value.args if each in self._readers]
+        if element_bytes(binding.var) <= max(widths, default=8):
+            return True
+        return self._comes_back(binding.var, max(widths))
+
+    def _comes_back(self, var: Any, width: int) -> bool:
+        """Whether only elementwise operators read a value, and at last narrow it."""
+        readers = self._readers.get(var, [])
+        return bool(readers) and all(
+            operator_of(each.value) in ELEMENTWISE
+            and (element_bytes(each.var) <= width or self._comes_back(each.var, width))
+            for each in readers
+        )
+
+    def _note_follower(self, var: Any, value: Any) -> None:
+        """What is computed of a product's elements is of that product, before its shape changes."""
+        shape = static_shape(var)
+        for each in value.args:
+            if each in self._products and same_shape(static_shape(each), shape):
+                self._products[var] = self._products[each]
+                return
 
     def _in_shape_of_product(self, value: Any) -> Any:
         """The elements that a call computes or moves, in the shape of the product they are of."""
@@ -96,6 +128,9 @@ class _Mutator(PyExprMutator):
             return self._flat[argument] if same else None
         if shape == []:
             return argument
+        if same_shape(shape, static_shape(operand)):
+            # A tensor that lies in memory is seen in the other shape.
+            return self.builder_.emit(relax.op.reshape(argument, flat.ty.shape))
         # A number for each column goes with both shapes, if they have the same columns.
         columns = [(static_shape(each) or [])[-1:] for each in (operand, flat)]
         return argument if all(same_shape(shape, each) for each in columns) else None
