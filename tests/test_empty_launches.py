@@ -32,6 +32,7 @@ PLAIN: dict[str, Function] = {
     "transposed": lambda x: torch.exp(x).T * 2,
     "columns": lambda x: x[:, :3] + 1,
     "product": lambda x: x @ torch.ones(1024, 8),
+    "product with itself": lambda x: x @ (2 * x).mT,
 }
 REDUCTIONS: dict[str, Function] = {
     "sum": lambda x: torch.exp(x).sum(1),

@@ -57,12 +57,22 @@ def _guarded(body: tirx.Stmt) -> tirx.Stmt:
         nests = [_guarded(nest) for nest in body.seq]
         changed = any(not new.same_as(old) for new, old in zip(nests, body.seq, strict=True))
         return tirx.SeqStmt(nests) if changed else body
+    if isinstance(body, tirx.For) and not _is_over(body, ""):
+        # The host launches a kernel in turns.
+        inner = _guarded(body.body)
+        return body if inner.same_as(body.body) else _with_loop_body(body, inner)
     counts = _counts_that_may_be_zero(body)
     if not counts:
         return body
     times = reduce(tirx.min, counts, tirx.IntImm(counts[0].ty.dtype, 1))
     variable = tirx.Var("launch", times.ty.dtype)
     return tirx.For(variable, tirx.IntImm(times.ty.dtype, 0), times, tirx.ForKind.SERIAL, body)
+
+
+def _with_loop_body(loop: tirx.For, body: tirx.Stmt) -> tirx.For:
+    return tirx.For(
+        loop.loop_var, loop.min, loop.extent, loop.kind, body, None, dict(loop.annotations)
+    )
 
 
 def _counts_that_may_be_zero(nest: tirx.Stmt) -> list[Any]:

@@ -10,9 +10,10 @@ known.
 from __future__ import annotations
 
 import tvm_ffi
-from tvm import tirx
+from tvm import s_tir, tirx
 
 from tvm_scatter.emit.computed_updates import substitute
+from tvm_scatter.schedules.empty_launches import with_body
 
 from .accesses import launched
 
@@ -22,29 +23,28 @@ _BOUNDED = ("blockIdx.y", "blockIdx.z")
 
 
 def with_bounded_launches(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """A scheduled function, whose blocks take turns along axes that may be too long."""
+    """A scheduled function of one kernel, launched again and again where an axis is too long."""
+    root = function.body
+    if not isinstance(root, s_tir.SBlockRealize):
+        return function
+    turns: list[tuple[tirx.Var, tirx.Expr]] = []
 
     def change(loop: tirx.For) -> tirx.Stmt:
         tag = None if loop.thread_binding is None else str(loop.thread_binding.thread_tag)
-        return _in_turns(loop, str(tag)) if tag in _BOUNDED and _may_be_longer(loop) else loop
+        if tag not in _BOUNDED or not _may_be_longer(loop):
+            return loop
+        dtype = str(loop.loop_var.ty)
+        most = tirx.IntImm(dtype, MOST_BLOCKS)
+        block, turn = (tirx.Var(name, dtype) for name in ("block", "turn"))
+        turns.append((turn, tirx.floordiv(loop.extent + (MOST_BLOCKS - 1), most)))
+        body = substitute(loop.body, {loop.loop_var: turn * most + block})
+        return launched(tag, block, tirx.min(loop.extent - turn * most, most), body)
 
-    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, change)))
+    body = tvm_ffi.structural_map(root.block.body, (tirx.For, change))
+    for turn, count in turns:
+        body = tirx.For(turn, tirx.IntImm(str(turn.ty), 0), count, tirx.ForKind.SERIAL, body)
+    return function.with_body(with_body(root, body)) if turns else function
 
 
 def _may_be_longer(loop: tirx.For) -> bool:
     return not isinstance(loop.extent, tirx.IntImm) or int(loop.extent) > MOST_BLOCKS
-
-
-def _in_turns(loop: tirx.For, tag: str) -> tirx.Stmt:
-    dtype = str(loop.loop_var.ty)
-    most = tirx.IntImm(dtype, MOST_BLOCKS)
-    block, turn = (tirx.Var(name, dtype) for name in ("block", "turn"))
-    # Not a condition, in which threads may not wait for each other.
-    turns = tirx.truncdiv(loop.extent - block + (MOST_BLOCKS - 1), most)
-    body = substitute(loop.body, {loop.loop_var: turn * most + block})
-    # What a turn has in shared memory is read before the next one writes there.
-    together = tirx.Evaluate(tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared"))
-    turned = tirx.For(
-        turn, tirx.IntImm(dtype, 0), turns, tirx.ForKind.SERIAL, tirx.SeqStmt([body, together])
-    )
-    return launched(tag, block, tirx.min(loop.extent, most), turned)
