@@ -203,6 +203,56 @@ def test_shared_keys(on_cuda, causal):
     same(repeated, query, key, value)
 
 
+FEW: dict[str, tuple[Callable[..., Any], int, int]] = {
+    "a step": (lambda q, k, v, m: attend(q, k, v, m[:1]), 1, 2),
+    "shared keys": (lambda q, k, v, m: attend(q, k, v, m[:1], enable_gqa=True), 1, 6),
+    "a bias for each head": (
+        lambda q, k, v, m: attend(
+            q, k, v, m[:3] * torch.arange(6).reshape(6, 1, 1).to(q.dtype), enable_gqa=True
+        ),
+        3,
+        6,
+    ),
+    "too many rows together": (lambda q, k, v, m: attend(q, k, v, enable_gqa=True), 6, 8),
+    "causal": (lambda q, k, v, m: attend(q, k, v, is_causal=True, enable_gqa=True), 5, 6),
+    "nothing seen": (lambda q, k, v, m: attend(q, k, v, m[5:6], enable_gqa=True), 1, 4),
+    "not a number": (
+        lambda q, k, v, m: (
+            (q @ k.mT / 4).float().masked_fill(~m[4:6], NONE).softmax(-1).to(v.dtype) @ v
+        ),
+        2,
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_few_queries(on_cuda, name):
+    """Blocks share the keys, of which some see nothing."""
+    function, queries, count = FEW[name]
+    mask = torch.rand(6, 700) > 0.4
+    mask[:, 120:400] = mask[5] = False
+    query, (key, value, _) = some(2, count, queries, 16), heads(700, 700, outer=(2, 2))
+    same(function, query, key, value, mask)
+    parts = "attend_to_parts" in cuda(program(function, [query, key, value, mask]))
+    assert parts
+
+
+def test_steps_of_any_length(on_cuda):
+    def step(q: Any, k: Any, v: Any) -> Any:
+        return attend(q, k, v, enable_gqa=True)
+
+    example = [some(2, 4, 1, 16), *heads(9, 9, outer=(2, 2))[:2]]
+    module = program(step, example, [{0: Dim.AUTO}, *[{0: Dim.AUTO, 2: Dim.AUTO}] * 2])
+    assert [each for each in said(module) if FUSED in each]
+    machine = compile_for(module, "cuda")
+    for batch, keys in ((2, 2), (3, 65), (2, 600)):
+        inputs = [some(batch, 4, 1, 16), *heads(keys, keys, outer=(batch, 2))[:2]]
+        [found] = run(machine, inputs, "cuda")
+        wanted = step(*(each.float() for each in inputs))
+        torch.testing.assert_close(found.float(), wanted, rtol=0.02, atol=0.02)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_unknown_sizes(on_cuda, causal):
     layer = turned(lambda q, k, v: attend(q, k, v, is_causal=causal))

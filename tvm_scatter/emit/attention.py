@@ -27,6 +27,30 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class AttentionSizes:
+    """The sizes of a problem.
+
+    Attributes
+    ----------
+    outer : sequence of (int or expression)
+        How many coordinates there are of each kind, such as sequences and heads.
+    queries, keys : int or expression
+        How many there are for each coordinate.
+    depth, width : int
+        The elements of a query or a key, and of a value.
+    shared : int
+        How many neighbours along the last coordinate have the same keys and values.
+    """
+
+    outer: Sequence[Any]
+    queries: Any
+    keys: Any
+    depth: int
+    width: int
+    shared: int
+
+
+@dataclass(frozen=True)
 class AttentionProblem:
     """Queries, keys and values for each of some coordinates, and how a score is computed.
 
@@ -34,12 +58,10 @@ class AttentionProblem:
     ----------
     dtype : str
         The type of queries, keys and values. Products are added up in single precision.
-    axes, sizes : sequence of Var, sequence of (int or expression)
-        The coordinates, such as those of sequences and heads, and how many there are of each.
-    queries, keys : int or expression
-        How many there are.
-    depth, width : int
-        The elements of a query or a key, and of a value.
+    axes : sequence of Var
+        The coordinates.
+    sizes : AttentionSizes
+        How many there are, of queries and keys, too.
     query, key, value, out : Rows
         The tensors.
     factor : float
@@ -61,11 +83,7 @@ class AttentionProblem:
 
     dtype: str
     axes: Sequence[Any]
-    sizes: Sequence[Any]
-    queries: Any
-    keys: Any
-    depth: int
-    width: int
+    sizes: AttentionSizes
     query: Rows
     key: Rows
     value: Rows
@@ -91,9 +109,12 @@ class Attention:
     refusal : callable
         Why it does not compute attention with a number of elements of each key and of each value,
         as a clause; ``None`` if it does.
+    workspace : callable
+        The numbers of single precision that it needs memory for beside its tensors, for some sizes.
     emit : callable
-        Emits the statements for a problem.
+        Emits the statements for a problem, given a flat buffer for these if there are any.
     """
 
     refusal: Callable[[int, int], str | None]
-    emit: Callable[[AttentionProblem], None]
+    workspace: Callable[[AttentionSizes], Any]
+    emit: Callable[[AttentionProblem, Any], None]

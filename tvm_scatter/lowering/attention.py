@@ -165,18 +165,26 @@ class AttentionFunction:
         target: Target,
         out_shape: Sequence[Any],
         out_dtype: str,
-        emit: Callable[[Callable[[Any], Any], Callable[[Any], Any], Any], None],
+        has_workspace: bool,
+        emit: Callable[..., None],
     ) -> tirx.PrimFunc:
         """The function, given what emits its body.
 
         Parameters
         ----------
+        has_workspace : bool
+            Whether its last parameter is memory for numbers of single precision.
         emit : callable
             Is given what finds the flat buffer of a tensor, what makes an expression of elements of
-            placeholders one of elements of these, and the flat buffer of the result.
+            placeholders one of elements of these, and the flat buffers of the result and of that
+            memory, or ``None``.
         """
         shapes = [*(each.shape for each in self._tensors), out_shape]
         dtypes = [*(str(each.dtype) for each in self._tensors), out_dtype]
+        if has_workspace:
+            shapes.append([tirx.Var("numbers", "int64")])
+            dtypes.append("float32")
+        last = len(self._tensors)
         with IRBuilder() as builder, T.prim_func(s_tir=True):
             T.func_attr({**PRIM_FUNC_ATTRS, MADE_FOR: str(target.kind.name)})
             handles = [T.arg(f"tensor{at}", T.handle()) for at in range(len(shapes))]
@@ -189,7 +197,7 @@ class AttentionFunction:
                     T.decl_buffer((_count(shape),), dtype, data=buffer.data)
                     for buffer, shape, dtype in zip(matched, shapes, dtypes, strict=True)
                 ]
-                emit(self._finder(flat), self._flattener(flat), flat[-1])
+                emit(self._finder(flat), self._flattener(flat), *[*flat[last:], None][:2])
         return builder.get()
 
     def _finder(self, flat: Sequence[Any]) -> Callable[[Any], Any]:

@@ -19,17 +19,17 @@ from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.sym import Analyzer
 
-from tvm_scatter.emit.attention import AttentionProblem
+from tvm_scatter.emit.attention import AttentionProblem, AttentionSizes
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.attention import AttentionFunction, RowsOf, ScoresOf, rows_at
 from tvm_scatter.lowering.inlined import NotInlined
 from tvm_scatter.lowering.target import target_of
-from tvm_scatter.ops.shapes import is_empty
+from tvm_scatter.ops.shapes import is_empty, plain_size, same_size
 from tvm_scatter.passes.analysis.attention import AttentionSearch, FoundAttention, leaves
 from tvm_scatter.passes.analysis.bindings import Bindings
 from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.masked_scores import only_masks, seen_keys
-from tvm_scatter.passes.analysis.strided_views import View
+from tvm_scatter.passes.analysis.strided_views import Axis, View
 from tvm_scatter.selection.backend import backend_of
 
 from .functions import is_ours_to_change
@@ -48,11 +48,14 @@ class _Fused:
         What it reads.
     type_ : relax.TensorType
         The type of what it writes.
+    numbers : int or expression
+        How many numbers of single precision it needs memory for besides; 0 for none.
     """
 
     function: Any
     inputs: list[Any]
     type_: Any
+    numbers: Any
 
 
 def FuseAttention() -> tvm.transform.Pass:
@@ -127,7 +130,9 @@ def _fused(found: FoundAttention, target: Any) -> _Fused:
     out = _out(found.order, [*shape[:-1], width])
     out_type = found.result.var.ty
     out_shape = [made.sized(size) for size in out_type.shape.values]
-    sizes = [made.sized(size) for size in shape]
+    sizes = list(map(made.sized, shape))
+    shared = _shared(found)
+    own = AttentionSizes(sizes[:-2], *sizes[-2:], depth, width, shared)
     strides = [step for each in (*rows, out) for step in (*each.strides, each.stride, each.begin)]
     made.check_sizes([*sizes, *out_shape, *(made.sized(step) for step in strides)])
     axes = [tirx.Var(f"x{at}", "int64") for at in range(len(shape) - 2)]
@@ -135,18 +140,14 @@ def _fused(found: FoundAttention, target: Any) -> _Fused:
     product, score = made.score(axes, query, key)
     factor = found.query.factor * found.key.factor
 
-    def emit(buffer_of: Any, flat: Any, result: Any) -> None:
+    def emit(buffer_of: Any, flat: Any, result: Any, workspace: Any) -> None:
         whole = flat(score)
-        seen = seen_keys(whole, query, key)
+        seen = seen_keys(whole, query, key, axes)
         placed = [rows_at(each, axes, buffer_of(each.source), made.sized) for each in rows]
         problem = AttentionProblem(
             dtype=str(inputs[0].ty.dtype),
             axes=axes,
-            sizes=sizes[:-2],
-            queries=sizes[-2],
-            keys=sizes[-1],
-            depth=depth,
-            width=width,
+            sizes=own,
             query=placed[0],
             key=placed[1],
             value=placed[2],
@@ -162,10 +163,26 @@ def _fused(found: FoundAttention, target: Any) -> _Fused:
             first=seen.first,
             end=seen.end,
         )
-        attention.emit(problem)
+        attention.emit(problem, workspace)
 
-    function = made.function(target, out_shape, str(out_type.dtype), emit)
-    return _Fused(function, made.inputs, relax.TensorType(out_type.shape, str(out_type.dtype)))
+    plain = list(map(plain_size, shape))
+    numbers = attention.workspace(AttentionSizes(plain[:-2], *plain[-2:], depth, width, shared))
+    needs_memory = not (isinstance(numbers, int) and numbers == 0)
+    dtype = str(out_type.dtype)
+    function = made.function(target, out_shape, dtype, needs_memory, emit)
+    return _Fused(function, made.inputs, relax.TensorType(out_type.shape, dtype), numbers)
+
+
+def _shared(found: FoundAttention) -> int:
+    """How many neighbouring heads have the same keys and values."""
+
+    def of(view: View) -> Any:
+        axis = view.axes[-3] if len(view.axes) > 2 else Axis(1, 0)
+        return axis.size if same_size(axis.stride, 0) else axis.shared
+
+    counts = [of(view) for view in (found.key, found.value)]
+    known = all(isinstance(each, int | tirx.IntImm) for each in counts)
+    return int(counts[0]) if known and int(counts[0]) == int(counts[1]) else 1
 
 
 def _rows(view: View) -> RowsOf:
@@ -202,6 +219,13 @@ class _Rewriter(PyExprMutator):
         if fused is not None:
             function = self.builder_.add_func(fused.function, "attention")
             inputs = [self.visit_expr(each) for each in fused.inputs]
-            value = relax.op.call_tir(function, inputs, fused.type_)
+            value = self._called(function, inputs, fused)
             binding = relax.VarBinding(binding.var, value)
         super().visit_var_binding_(binding)
+
+    def _called(self, function: Any, inputs: Any, fused: _Fused) -> Any:
+        if isinstance(fused.numbers, int) and fused.numbers == 0:
+            return relax.op.call_tir(function, inputs, fused.type_)
+        memory = relax.TensorType([fused.numbers], "float32")
+        results = relax.op.call_tir(function, inputs, [fused.type_, memory])
+        return relax.TupleGetItem(self.builder_.emit(results), 0)

@@ -16,11 +16,16 @@ constexpr int kAttentionWarps = 4;
 constexpr int kEight = 8;
 constexpr float kBinary = 1.44269504f;
 
-// Rows of a tensor for some queries or keys: each has its elements side by side.
+// Rows of a tensor for some queries or keys: each has its elements side by side. For heads that share
+// keys and values, those of the next head are some elements further on.
 template <class T>
 struct StridedRows {
   T* first;
-  int64 stride;
+  int64 stride, next_head;
+
+  __device__ __forceinline__ T* row(int head, int at) const {
+    return first + head * next_head + at * stride;
+  }
 };
 
 __device__ __forceinline__ float power_of_two(float x) {
@@ -71,33 +76,56 @@ __device__ __forceinline__ void copy_tile(Data* to, const StridedRows<const Data
   }
 }
 
+// While nothing is seen, the greatest score is taken for zero, so that all weights are.
+__device__ __forceinline__ float known_score(float greatest) {
+  return greatest == -infinity<float>() ? 0.0f : greatest;
+}
+
+// How much a score counts, relative to another one.
+template <class A>
+__device__ __forceinline__ float attention_weight(float score, float known) {
+  // Scores that are computed may be so great that a factor would make them infinite.
+  constexpr float factor = A::factor * kBinary;
+  return power_of_two(A::masks_only ? score * factor - known * factor : (score - known) * kBinary);
+}
+
+// What a sum of values is multiplied by, given the sum of all weights, which is zero where nothing is seen.
+template <class A>
+__device__ __forceinline__ float share_of(float total, int keys) {
+  if (total != 0.0f) return 1.0f / total;
+  return A::empty_is_zero || keys == 0 ? 0.0f : infinity<float>();
+}
+
 // What a warp computes for its sixteen queries. A thread has two of these, eight rows apart, and of
 // each matrix of 8 columns two neighbours in both.
 //
 // A describes the problem: the types `Data` and `Out`, the sizes `depth` of queries and keys and
 // `width` of values in parts of 8 elements, the `keys` of a tile, and
+//   heads         how many heads that share their keys and values are computed together: one, unless
+//                 all of their queries are those of one warp,
 //   masks_only    whether scores are only left out, and not computed from what the product is,
 //   empty_is_zero whether a query that sees no key has a result of zeros, and not of NaN,
 //   factor        by which the product is multiplied,
 //   score<all>    a score: of a key that every query of the warp sees unless `all`,
 //   first, end    the keys that a query may see are from the first on, and before the end.
-template <class A>
+template <class A, int tile_keys>
 struct AttentionWarp {
   using Data = typename A::Data;
   using Out = typename A::Out;
   static constexpr int kSteps = (A::depth + 1) / 2, kColumns = (A::width + 1) / 2 * 2;
   static constexpr int kDepthStride = kSteps * kFragment + kEight;
   static constexpr int kWidthStride = kColumns * kEight + kEight;
-  static constexpr int kScores = A::keys / 8;
+  static constexpr int kScores = tile_keys / 8;
 
   const A& problem;
-  const int first_query, queries, keys;
+  // The rows are those of the first head's queries, then of the next one's.
+  const int first_row, queries, keys;
   uint32 rows[kSteps][4];
   float sums[kColumns][4];
   float greatest[2], total[2];
 
-  __device__ __forceinline__ AttentionWarp(const A& problem, int first_query, int queries, int keys)
-      : problem(problem), first_query(first_query), queries(queries), keys(keys) {
+  __device__ __forceinline__ AttentionWarp(const A& problem, int first_row, int queries, int keys)
+      : problem(problem), first_row(first_row), queries(queries), keys(keys) {
 #pragma unroll
     for (int column = 0; column < kColumns; ++column) {
 #pragma unroll
@@ -110,8 +138,20 @@ struct AttentionWarp {
     }
   }
 
+  __device__ __forceinline__ int row(int line) const {
+    return first_row + static_cast<int>(threadIdx.x) % kWarp / 4 + 8 * line;
+  }
+  __device__ __forceinline__ bool has_row(int line) const { return row(line) < A::heads * queries; }
+  __device__ __forceinline__ int head(int line) const {
+    return A::heads == 1 ? 0 : min(row(line) / queries, A::heads - 1);
+  }
   __device__ __forceinline__ int query(int line) const {
-    return first_query + static_cast<int>(threadIdx.x) % kWarp / 4 + 8 * line;
+    return A::heads == 1 ? min(row(line), queries - 1) : row(line) % queries;
+  }
+  // The first and the last query of the warp.
+  __device__ __forceinline__ int first_query() const { return A::heads == 1 ? first_row : 0; }
+  __device__ __forceinline__ int last_query() const {
+    return A::heads == 1 ? min(first_row + kFragment, queries) - 1 : queries - 1;
   }
 
   __device__ __forceinline__ void load_queries(const StridedRows<const Data>& from) {
@@ -120,10 +160,11 @@ struct AttentionWarp {
     for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int part = 2 * step + i / 2, at = query(i % 2);
+        const int part = 2 * step + i / 2;
         Vector<Data, 2> pair = splat<Data, 2>(narrow<Data>(0.0f));
-        if (at < queries && part < A::depth) {
-          const Data* origin = from.first + at * from.stride + part * kEight + threadIdx.x % 4 * 2;
+        if (has_row(i % 2) && part < A::depth) {
+          const Data* origin =
+              from.row(head(i % 2), query(i % 2)) + part * kEight + threadIdx.x % 4 * 2;
           pair = is_aligned ? load<Data, 2>(origin) : Vector<Data, 2>{{origin[0], origin[1]}};
         }
         rows[step][i] = bit_cast<uint32>(pair);
@@ -133,7 +174,8 @@ struct AttentionWarp {
 
   // Takes the keys of a tile into the sums.
   __device__ __forceinline__ void take(const Data* tile, const Data* values, int first_key) {
-    const int last_query = min(first_query + kFragment, queries) - 1, end_key = first_key + A::keys;
+    const int first_query = this->first_query(), last_query = this->last_query();
+    const int end_key = first_key + tile_keys;
     if (last_query < first_query || first_key >= problem.end(last_query, keys) ||
         end_key <= problem.first(first_query)) {
       return;
@@ -168,7 +210,7 @@ struct AttentionWarp {
 
   template <bool all>
   __device__ __forceinline__ void make_scores(float (&scores)[kScores][4], int first_key) const {
-    const int queries_here[2] = {min(query(0), queries - 1), min(query(1), queries - 1)};
+    const int queries_here[2] = {query(0), query(1)}, heads_here[2] = {head(0), head(1)};
 #pragma unroll
     for (int part = 0; part < kScores; ++part) {
 #pragma unroll
@@ -176,17 +218,11 @@ struct AttentionWarp {
         const int key = first_key + 8 * part + static_cast<int>(threadIdx.x) % 4 * 2 + i % 2;
         const float product = A::masks_only ? scores[part][i] : scores[part][i] * problem.factor;
         const int known = all ? min(key, keys - 1) : key;
-        const float score = problem.template score<all>(product, queries_here[i / 2], known);
+        const float score =
+            problem.template score<all>(product, queries_here[i / 2], known, heads_here[i / 2]);
         scores[part][i] = all && key >= keys ? -infinity<float>() : score;
       }
     }
-  }
-
-  // Of a score and what is taken from it, the power of e.
-  __device__ __forceinline__ float power(float score, float least, float scaled_least) const {
-    // Scores that are computed may be so great that a factor would make them infinite.
-    return power_of_two(A::masks_only ? score * (problem.factor * kBinary) - scaled_least
-                                      : (score - least) * kBinary);
   }
 
   __device__ __forceinline__ void make_weights(float (&scores)[kScores][4]) {
@@ -198,10 +234,8 @@ struct AttentionWarp {
         highest = fmaxf(highest, fmaxf(scores[part][2 * line], scores[part][2 * line + 1]));
       }
       highest = greatest_of_row(highest);
-      // While nothing is seen, all weights are zero.
-      const float least = highest == -infinity<float>() ? 0.0f : highest;
-      const float scaled = least * (problem.factor * kBinary);
-      const float less = power(greatest[line], least, scaled);
+      const float least = known_score(highest);
+      const float less = attention_weight<A>(greatest[line], least);
       greatest[line] = highest;
       total[line] *= less;
 #pragma unroll
@@ -213,7 +247,7 @@ struct AttentionWarp {
       for (int part = 0; part < kScores; ++part) {
 #pragma unroll
         for (int i = 2 * line; i < 2 * line + 2; ++i) {
-          scores[part][i] = power(scores[part][i], least, scaled);
+          scores[part][i] = attention_weight<A>(scores[part][i], least);
           total[line] += scores[part][i];
         }
       }
@@ -245,12 +279,9 @@ struct AttentionWarp {
     const bool is_aligned = aligned<Out, 2>(to.first);
 #pragma unroll
     for (int line = 0; line < 2; ++line) {
-      const float all = sum_of_row(total[line]);
-      const bool sees_nothing = all == 0.0f;
-      const bool is_zero = sees_nothing && (A::empty_is_zero || keys == 0);
-      const float share = is_zero ? 0.0f : sees_nothing ? infinity<float>() : 1.0f / all;
-      if (query(line) >= queries) continue;
-      Out* row = to.first + query(line) * to.stride + threadIdx.x % 4 * 2;
+      const float share = share_of<A>(sum_of_row(total[line]), keys);
+      if (!has_row(line)) continue;
+      Out* row = to.row(head(line), query(line)) + threadIdx.x % 4 * 2;
 #pragma unroll
       for (int column = 0; column < A::width; ++column) {
         const Vector<float, 2> wide{
@@ -266,39 +297,156 @@ struct AttentionWarp {
   }
 };
 
+// Of rows that some have parts of, each number relative to the greatest score of all. For each row there
+// are that score, a sum of weights, and sums of values; a part is `stride` numbers behind the one before.
+template <class A, class Put>
+__device__ __forceinline__ void put_together(const float* parts, int stride, int count, int rows,
+                                             const Put& put) {
+  constexpr int numbers = A::width * kEight + 2, threads = kAttentionWarps * kWarp;
+  for (int at = threadIdx.x; at < rows * numbers; at += threads) {
+    const int row = at / numbers;
+    float greatest = -infinity<float>(), sum = 0.0f;
+    for (int part = 0; part < count; ++part) {
+      greatest = fmaxf(greatest, parts[part * stride + row * numbers]);
+    }
+    const float known = known_score(greatest);
+    for (int part = 0; part < count; ++part) {
+      const float* of_part = parts + part * stride + row * numbers;
+      sum += attention_weight<A>(of_part[0], known) * of_part[at % numbers];
+    }
+    put(row, at % numbers, greatest, sum);
+  }
+}
+
+// Tiles of keys and values in shared memory. Others are on their way while one is read.
+template <class A>
+struct AttentionTiles {
+  using Data = typename A::Data;
+  using Warp = AttentionWarp<A, A::keys>;
+  static constexpr int kThreads = kAttentionWarps * kWarp;
+  static constexpr int kOfKeys = A::keys * Warp::kDepthStride;
+  static constexpr int kOfValues = A::keys * Warp::kWidthStride;
+
+  const StridedRows<const Data>& key;
+  const StridedRows<const Data>& value;
+  const int keys;
+  Data* const shared;
+
+  // Calls `take` for the keys of each tile from one on, up to an end.
+  template <class Take>
+  __device__ __forceinline__ void each(int begin, int end, const Take& take) const {
+    const bool is_aligned = aligned<Data, kEight>(key.first) && aligned<Data, kEight>(value.first);
+    const auto copy = [&](int first_key, int stage) {
+      Data* tile = shared + stage * (kOfKeys + kOfValues);
+      copy_tile<A::keys, A::depth, kThreads>(tile, key, first_key, keys, is_aligned);
+      copy_tile<A::keys, A::width, kThreads>(tile + kOfKeys, value, first_key, keys, is_aligned);
+    };
+    if (begin < end) copy(begin, 0);
+    int stage = 0;
+    for (int first_key = begin; first_key < end; first_key += A::keys) {
+      wait_for_copies();
+      if (first_key + A::keys < end) copy(first_key + A::keys, 1 - stage);
+      const Data* tile = shared + stage * (kOfKeys + kOfValues);
+      take(tile, tile + kOfKeys, first_key);
+      stage = 1 - stage;
+    }
+  }
+};
+
 // The queries of one block, of which each warp has sixteen.
 template <class A>
 __device__ __forceinline__ void attend(const A& problem, const StridedRows<typename A::Out>& out,
                                        const StridedRows<const typename A::Data>& query,
                                        const StridedRows<const typename A::Data>& key,
-                                       const StridedRows<const typename A::Data>& value, int first_query,
-                                       int queries, int keys, void* shared) {
+                                       const StridedRows<const typename A::Data>& value,
+                                       int first_query, int queries, int keys, void* shared) {
   using Data = typename A::Data;
-  using Warp = AttentionWarp<A>;
-  constexpr int threads = kAttentionWarps * kWarp;
-  constexpr int of_keys = A::keys * Warp::kDepthStride, of_values = A::keys * Warp::kWidthStride;
-  Data* tiles = static_cast<Data*>(shared);
-  const bool is_aligned = aligned<Data, kEight>(key.first) && aligned<Data, kEight>(value.first);
-  const auto copy = [&](int first_key, int stage) {
-    Data* tile = tiles + stage * (of_keys + of_values);
-    copy_tile<A::keys, A::depth, threads>(tile, key, first_key, keys, is_aligned);
-    copy_tile<A::keys, A::width, threads>(tile + of_keys, value, first_key, keys, is_aligned);
-  };
+  const AttentionTiles<A> tiles{key, value, keys, static_cast<Data*>(shared)};
   const int last_query = min(first_query + kAttentionWarps * kFragment, queries) - 1;
   const int begin = max(problem.first(first_query), 0) / A::keys * A::keys;
   const int end = problem.end(last_query, keys);
-  if (begin < end) copy(begin, 0);
-  Warp warp(problem, first_query + threadIdx.x / kWarp * kFragment, queries, keys);
+  AttentionWarp<A, A::keys> warp(problem, first_query + threadIdx.x / kWarp * kFragment, queries,
+                                 keys);
   warp.load_queries(query);
-  int stage = 0;
-  for (int first_key = begin; first_key < end; first_key += A::keys) {
-    wait_for_copies();
-    if (first_key + A::keys < end) copy(first_key + A::keys, 1 - stage);
-    const Data* tile = tiles + stage * (of_keys + of_values);
-    warp.take(tile, tile + of_keys, first_key);
-    stage = 1 - stage;
-  }
+  tiles.each(begin, end, [&](const Data* tile, const Data* values, int first_key) {
+    warp.take(tile, values, first_key);
+  });
   warp.write(out);
+}
+
+// A part of the keys, for so few queries that they are the rows of each warp. The warps have a quarter
+// of each tile. To `parts` goes, for each row, the greatest score, the sum of all weights and those of
+// the values, all relative to that score.
+template <class A>
+__device__ __forceinline__ void attend_to_part(const A& problem, float* parts,
+                                               const StridedRows<const typename A::Data>& query,
+                                               const StridedRows<const typename A::Data>& key,
+                                               const StridedRows<const typename A::Data>& value,
+                                               int queries, int keys, int part, int count,
+                                               void* shared) {
+  using Data = typename A::Data;
+  constexpr int tile_keys = A::keys / kAttentionWarps, wide = A::width * kEight;
+  using Warp = AttentionWarp<A, tile_keys>;
+  static_assert(tile_keys % kFragment == 0, "a warp has whole fragments");
+  const AttentionTiles<A> tiles{key, value, keys, static_cast<Data*>(shared)};
+  const int mine = static_cast<int>(threadIdx.x) / kWarp;
+  const int begin = max(problem.first(0), 0) / A::keys;
+  const int all = max(ceil_div(problem.end(queries - 1, keys), A::keys) - begin, 0);
+  const int first = begin + static_cast<int>(static_cast<int64>(all) * part / count);
+  const int last = begin + static_cast<int>(static_cast<int64>(all) * (part + 1) / count);
+  Warp warp(problem, 0, queries, keys);
+  warp.load_queries(query);
+  tiles.each(first * A::keys, last * A::keys,
+             [&](const Data* tile, const Data* values, int first_key) {
+               warp.take(tile + mine * tile_keys * Warp::kDepthStride,
+                         values + mine * tile_keys * Warp::kWidthStride,
+                         first_key + mine * tile_keys);
+             });
+  // What the warps have is put together where the tiles were.
+  __syncthreads();
+  float* of_warp = static_cast<float*>(shared) + mine * kFragment * (wide + 2);
+#pragma unroll
+  for (int line = 0; line < 2; ++line) {
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    float* row = of_warp + warp.row(line) * (wide + 2);
+    const float total = sum_of_row(warp.total[line]);
+    if (lane % 4 == 0) {
+      row[0] = warp.greatest[line];
+      row[1] = total;
+    }
+#pragma unroll
+    for (int column = 0; column < A::width; ++column) {
+      for (int i = 0; i < 2; ++i) {
+        row[2 + column * kEight + lane % 4 * 2 + i] = warp.sums[column][2 * line + i];
+      }
+    }
+  }
+  __syncthreads();
+  put_together<A>(static_cast<const float*>(shared), kFragment * (wide + 2), kAttentionWarps,
+                  A::heads * queries, [&](int row, int at, float greatest, float sum) {
+                    parts[row * (wide + 2) + at] = at == 0 ? greatest : sum;
+                  });
+}
+
+// The result of the few queries, of which parts of the keys are known.
+template <class A>
+__device__ __forceinline__ void attend_to_parts(const StridedRows<typename A::Out>& out,
+                                                const float* parts, int queries, int keys,
+                                                int count, void* shared) {
+  using Out = typename A::Out;
+  constexpr int wide = A::width * kEight;
+  const int rows = A::heads * queries;
+  float* shares = static_cast<float*>(shared);
+  put_together<A>(parts, rows * (wide + 2), count, rows,
+                  [&](int row, int at, float, float sum) {
+                    if (at == 1) shares[row] = share_of<A>(sum, keys);
+                  });
+  __syncthreads();
+  put_together<A>(parts, rows * (wide + 2), count, rows, [&](int row, int at, float, float sum) {
+    if (at > 1) {
+      out.row(row / queries, row % queries)[at - 2] = narrow<Out>(sum * shares[row]);
+    }
+  });
 }
 
 }  // namespace tvm_scatter

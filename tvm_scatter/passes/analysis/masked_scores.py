@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -57,16 +57,20 @@ class SeenKeys:
     score: Any
 
 
-def seen_keys(score: Any, query: Any, key: Any) -> SeenKeys:
+def seen_keys(score: Any, query: Any, key: Any, axes: Sequence[Any] = ()) -> SeenKeys:
     """The keys that a score does not leave out.
 
     Parameters
     ----------
     score : expression
-        Over the coordinates of query and key.
+        Over the coordinates of query and key, and others.
+    axes : sequence of Var
+        The others, on which no limit may depend.
     """
     limits: dict[bool, _Side] = {}
     for side in _sides(score, query, key):
+        if any(varies(side.distance, axis) for axis in axes):
+            continue
         if side.is_late not in limits and is_masked(_where(score, [side], opposite=False)):
             limits[side.is_late] = side
     seen = _where(score, list(limits.values()), opposite=True)
