@@ -2466,7 +2466,48 @@ TENSOR_CORES = (
     ),
 )
 
+_ATTENTION = "tests/test_attention.py::"
+
+ATTENTION = (
+    _kernel(
+        "a greater score does not correct the sum of weights so far",
+        "attention",
+        "      total[line] *= less;\n",
+        "",
+        _ATTENTION + "test_forms[cuda-truth values]",
+    ),
+    _kernel(
+        "a key behind the last one is seen",
+        "attention",
+        "all && key >= keys ? -infinity",
+        "all && key > keys ? -infinity",
+        _ATTENTION + "test_a_row_of_one_key_is_its_value[cuda]",
+    ),
+    Mutant(
+        "the last key that a query sees is left out",
+        "tvm_scatter/passes/analysis/masked_scores.py",
+        "1 - rest if sign > 0 else rest",
+        "-rest if sign > 0 else rest",
+        (_ATTENTION + "test_unknown_sizes[cuda-True]",),
+    ),
+    Mutant(
+        "heads that share keys read those of others",
+        "tvm_scatter/passes/analysis/strided_views.py",
+        "Axis(size, outer.stride, inner.size)",
+        "Axis(size, outer.stride)",
+        (_ATTENTION + "test_shared_keys[cuda-False]",),
+    ),
+    Mutant(
+        "weights that others read are in no memory",
+        "tvm_scatter/passes/analysis/attention.py",
+        "if var in self._returned or readers - inside - {result.var}:",
+        "if var in self._returned:",
+        (_ATTENTION + "test_what_stays[weights that are read]",),
+    ),
+)
+
 MUTANTS = (
+    *ATTENTION,
     *(*KERNELS, *LAUNCHES, *CPU, *CHECKS, *READING, *PASSES, *SELECTION, *CACHE, *IMPORTERS),
     *FACTS,
     *ROW_SUMS,

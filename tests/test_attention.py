@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 from collections.abc import Callable
 from typing import Any
@@ -251,6 +252,53 @@ def test_steps_of_any_length(on_cuda):
         [found] = run(machine, inputs, "cuda")
         wanted = step(*(each.float() for each in inputs))
         torch.testing.assert_close(found.float(), wanted, rtol=0.02, atol=0.02)
+
+
+def some_mask(draw: random.Random, sizes: tuple[int, ...]) -> Any:
+    """Truth values or a bias, which broadcasts to some sizes."""
+    sizes = tuple(draw.choice([1, size]) for size in sizes)[draw.randrange(3) :]
+    seen = torch.rand(sizes) > draw.choice([0.1, 0.5])
+    forms = [seen, torch.randn(sizes).to(BRAIN), torch.where(seen, 0.0, NONE).to(BRAIN)]
+    return draw.choice(forms)
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(at, marks=pytest.mark.exhaustive) for at in range(4, 80))]
+)
+def test_random_programs(on_cuda, seed):
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    batch, shared, group = (draw.choice([1, 2, 3]) for _ in range(3))
+    queries, keys = (draw.choice([1, 2, 7, 16, 33, 64, 65, 150]) for _ in range(2))
+    depth, width = (draw.choice([8, 16, 24, 32, 48]) for _ in range(2))
+    inside = [draw.random() < 0.5 for _ in range(4)]
+
+    def operand(heads: int, length: int, wide: int, is_inside: bool) -> Any:
+        shape = (batch, length, heads, wide) if is_inside else (batch, heads, length, wide)
+        return some(*shape)
+
+    causal, masked_too = draw.random() < 0.4, draw.random() < 0.6
+    inputs = [
+        operand(shared * group, queries, depth, inside[0]),
+        operand(shared, keys, depth, inside[1]),
+        operand(shared, keys, width, inside[2]),
+    ]
+    if masked_too and not causal:
+        inputs.append(some_mask(draw, (batch, shared * group, queries, keys)))
+    scale = draw.choice([None, 0.25])
+
+    def function(*given: Any) -> Any:
+        heads = [
+            x.transpose(1, 2) if turn else x for x, turn in zip(given[:3], inside, strict=False)
+        ]
+        q, k, v = heads[:3]
+        mask = given[3] if len(given) > 3 else None
+        if mask is not None and mask.dtype != torch.bool:
+            mask = mask.to(q.dtype)
+        found = attend(q, k, v, mask, is_causal=causal, scale=scale, enable_gqa=True)
+        return found.transpose(1, 2).flatten(2) if inside[3] else found
+
+    same(function, *inputs)
 
 
 @pytest.mark.parametrize("causal", [False, True])

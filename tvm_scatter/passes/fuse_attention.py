@@ -132,7 +132,7 @@ def _fused(found: FoundAttention, target: Any) -> _Fused:
     out_shape = [made.sized(size) for size in out_type.shape.values]
     sizes = list(map(made.sized, shape))
     shared = _shared(found)
-    own = AttentionSizes(sizes[:-2], *sizes[-2:], depth, width, shared)
+    own = _sizes(sizes, depth, width, shared)
     strides = [step for each in (*rows, out) for step in (*each.strides, each.stride, each.begin)]
     made.check_sizes([*sizes, *out_shape, *(made.sized(step) for step in strides)])
     axes = [tirx.Var(f"x{at}", "int64") for at in range(len(shape) - 2)]
@@ -166,11 +166,16 @@ def _fused(found: FoundAttention, target: Any) -> _Fused:
         attention.emit(problem, workspace)
 
     plain = list(map(plain_size, shape))
-    numbers = attention.workspace(AttentionSizes(plain[:-2], *plain[-2:], depth, width, shared))
+    numbers = attention.workspace(_sizes(plain, depth, width, shared))
     needs_memory = not (isinstance(numbers, int) and numbers == 0)
     dtype = str(out_type.dtype)
     function = made.function(target, out_shape, dtype, needs_memory, emit)
     return _Fused(function, made.inputs, relax.TensorType(out_type.shape, dtype), numbers)
+
+
+def _sizes(shape: Sequence[Any], depth: int, width: int, shared: int) -> AttentionSizes:
+    *outer, queries, keys = shape
+    return AttentionSizes(outer, queries, keys, depth, width, shared)
 
 
 def _shared(found: FoundAttention) -> int:
