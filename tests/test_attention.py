@@ -345,6 +345,41 @@ def test_keys_behind_all_queries_are_not_read(on_cuda):
     assert torch.equal(found[:, :, :64], wanted[:, :, :64])
 
 
+def test_keys_behind_a_position_are_not_read(on_cuda):
+    """As the rest of a cache that a step compares with its position."""
+
+    def step(q: Any, k: Any, v: Any, at: Any) -> Any:
+        seen = torch.arange(k.shape[2]) <= at[:, None]
+        return attend(q, k, v, seen, enable_gqa=True)
+
+    query, (key, value, _) = some(1, 4, 1, 16), heads(700, 700, outer=(1, 2))
+    module = program(step, [query, key, value, torch.tensor([3])])
+    machine = compile_for(module, "cuda")
+    for position in (0, 63, 64, 300, 699):
+        inputs = [query, key.clone(), value, torch.tensor([position])]
+        wanted = step(*(each.float() for each in inputs[:3]), inputs[3])
+        inputs[1][:, :, (position // 64 + 1) * 64 :] = math.nan
+        [found] = run(machine, inputs, "cuda")
+        torch.testing.assert_close(found.float(), wanted, rtol=0.02, atol=0.02)
+
+
+def test_positions_of_queries(on_cuda):
+    """What is compared with differs from query to query, and does not rise."""
+
+    def chunk(q: Any, k: Any, v: Any, at: Any) -> Any:
+        return attend(q, k, v, torch.arange(k.shape[2]) <= at[:, None])
+
+    same(chunk, *heads(70, 200), torch.randint(0, 200, (70,)))
+
+
+def test_lengths_of_sequences(on_cuda):
+    def padded(q: Any, k: Any, v: Any, lengths: Any) -> Any:
+        seen = torch.arange(k.shape[2]) < lengths[:, None]
+        return attend(q, k, v, seen[:, None, None])
+
+    same(padded, *heads(20, 200, outer=(3, 2)), torch.tensor([3, 1 << 40, -(1 << 40)]))
+
+
 OTHERS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "single precision": (attend, heads(20, 20, dtype=SINGLE)),
     "scores that are returned": (

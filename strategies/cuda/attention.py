@@ -177,10 +177,6 @@ class _Source:
             for tensor, name in self.tensors.items()
         ]
         fields += [f"long long {name};" for name in (*self.sizes.values(), *self.axes.values())]
-        first, end = (
-            None if each is None else problem.query_at + each
-            for each in (problem.first, problem.end)
-        )
         body = f"""  using Data = {c_type(problem.dtype)};
   using Out = {c_type(str(problem.out.tensor.dtype))};
   static constexpr int depth = {problem.sizes.depth // _EIGHT};
@@ -190,11 +186,11 @@ class _Source:
   static constexpr bool empty_is_zero = {_flag(problem.empty_is_zero)};
   static constexpr float factor = {float(problem.factor).hex()}f;
 {_indented(fields)}
-  __device__ __forceinline__ int first(long long query) const {{
-{_indented(self._limit(first, "0", "max"), 4)}
+  __device__ __forceinline__ int first(long long query, int keys) const {{
+{_indented(self._limit(problem.first, "0"), 4)}
   }}
   __device__ __forceinline__ int end(long long query, int keys) const {{
-{_indented(self._limit(end, "keys", "min"), 4)}
+{_indented(self._limit(problem.end, "keys"), 4)}
   }}
   template <bool all>
   __device__ __forceinline__ float score(
@@ -212,14 +208,18 @@ class _Source:
         guard = f"{name}_DEFINED"
         return name, f"#ifndef {guard}\n#define {guard}\nstruct {name} {{\n{body}}};\n#endif\n"
 
-    def _limit(self, limit: Any, most: str, by: str) -> list[str]:
+    def _limit(self, limit: Any, otherwise: str) -> list[str]:
         """Statements that return a limit of the keys that a query sees."""
         if limit is None:
-            return [f"return {most};"]
+            return [f"return {otherwise};"]
         writer = Writer(self.names)
         value = writer.value(limit)
-        wide = f"{by}(static_cast<long long>({most}), {value.wide})"
-        return ["using namespace tvm_scatter;", *writer.lines, f"return static_cast<int>({wide});"]
+        inside = f"min(static_cast<long long>(keys), max(0ll, {value.wide}))"
+        return [
+            "using namespace tvm_scatter;",
+            *writer.lines,
+            f"return static_cast<int>({inside});",
+        ]
 
     def _head(self) -> list[str]:
         """Statements that find the last coordinate of a score."""

@@ -77,8 +77,9 @@ class AttentionProblem:
     empty_is_zero : bool
         Whether the result is zero where all scores are minus infinity, and not NaN.
     first, end : expression or None
-        Scores are minus infinity for keys before ``query_at + first``, and from
-        ``query_at + end`` on.
+        Scores are minus infinity for keys before the first one, and from the end on. Both are
+        expressions over the query that do not fall from one to the next, and over coordinates but
+        the last.
     """
 
     dtype: str

@@ -142,7 +142,7 @@ def _fused(found: FoundAttention, target: Any) -> _Fused:
 
     def emit(buffer_of: Any, flat: Any, result: Any, workspace: Any) -> None:
         whole = flat(score)
-        seen = seen_keys(whole, query, key, axes)
+        seen = seen_keys(whole, query, key, axes[-1:])
         placed = [rows_at(each, axes, buffer_of(each.source), made.sized) for each in rows]
         problem = AttentionProblem(
             dtype=str(inputs[0].ty.dtype),

@@ -107,7 +107,8 @@ __device__ __forceinline__ float share_of(float total, int keys) {
 //   empty_is_zero whether a query that sees no key has a result of zeros, and not of NaN,
 //   factor        by which the product is multiplied,
 //   score<all>    a score: of a key that every query of the warp sees unless `all`,
-//   first, end    the keys that a query may see are from the first on, and before the end.
+//   first, end    the keys that a query may see are from the first on, and before the end. Neither falls
+//                 from one query to the next.
 template <class A, int tile_keys>
 struct AttentionWarp {
   using Data = typename A::Data;
@@ -120,12 +121,21 @@ struct AttentionWarp {
   const A& problem;
   // The rows are those of the first head's queries, then of the next one's.
   const int first_row, queries, keys;
+  // The keys that some query of the warp sees, and those that all see.
+  int first_of_some, end_of_some, first_of_all, end_of_all;
   uint32 rows[kSteps][4];
   float sums[kColumns][4];
   float greatest[2], total[2];
 
   __device__ __forceinline__ AttentionWarp(const A& problem, int first_row, int queries, int keys)
       : problem(problem), first_row(first_row), queries(queries), keys(keys) {
+    const int first_query = A::heads == 1 ? first_row : 0;
+    const int last_query = A::heads == 1 ? min(first_row + kFragment, queries) - 1 : queries - 1;
+    const bool has_queries = first_query <= last_query;
+    first_of_some = has_queries ? problem.first(first_query, keys) : keys;
+    first_of_all = has_queries ? problem.first(last_query, keys) : keys;
+    end_of_some = has_queries ? problem.end(last_query, keys) : 0;
+    end_of_all = has_queries ? problem.end(first_query, keys) : 0;
 #pragma unroll
     for (int column = 0; column < kColumns; ++column) {
 #pragma unroll
@@ -148,11 +158,6 @@ struct AttentionWarp {
   __device__ __forceinline__ int query(int line) const {
     return A::heads == 1 ? min(row(line), queries - 1) : row(line) % queries;
   }
-  // The first and the last query of the warp.
-  __device__ __forceinline__ int first_query() const { return A::heads == 1 ? first_row : 0; }
-  __device__ __forceinline__ int last_query() const {
-    return A::heads == 1 ? min(first_row + kFragment, queries) - 1 : queries - 1;
-  }
 
   __device__ __forceinline__ void load_queries(const StridedRows<const Data>& from) {
     const bool is_aligned = aligned<Data, 2>(from.first);
@@ -174,15 +179,11 @@ struct AttentionWarp {
 
   // Takes the keys of a tile into the sums.
   __device__ __forceinline__ void take(const Data* tile, const Data* values, int first_key) {
-    const int first_query = this->first_query(), last_query = this->last_query();
     const int end_key = first_key + tile_keys;
-    if (last_query < first_query || first_key >= problem.end(last_query, keys) ||
-        end_key <= problem.first(first_query)) {
-      return;
-    }
+    if (first_key >= end_of_some || end_key <= first_of_some) return;
     float scores[kScores][4];
     multiply_with_keys(scores, tile);
-    if (end_key <= problem.end(first_query, keys) && first_key >= problem.first(last_query)) {
+    if (end_key <= end_of_all && first_key >= first_of_all) {
       make_scores<false>(scores, first_key);
     } else {
       make_scores<true>(scores, first_key);
@@ -363,7 +364,7 @@ __device__ __forceinline__ void attend(const A& problem, const StridedRows<typen
   using Data = typename A::Data;
   const AttentionTiles<A> tiles{key, value, keys, static_cast<Data*>(shared)};
   const int last_query = min(first_query + kAttentionWarps * kFragment, queries) - 1;
-  const int begin = max(problem.first(first_query), 0) / A::keys * A::keys;
+  const int begin = problem.first(first_query, keys) / A::keys * A::keys;
   const int end = problem.end(last_query, keys);
   AttentionWarp<A, A::keys> warp(problem, first_query + threadIdx.x / kWarp * kFragment, queries,
                                  keys);
@@ -390,7 +391,7 @@ __device__ __forceinline__ void attend_to_part(const A& problem, float* parts,
   static_assert(tile_keys % kFragment == 0, "a warp has whole fragments");
   const AttentionTiles<A> tiles{key, value, keys, static_cast<Data*>(shared)};
   const int mine = static_cast<int>(threadIdx.x) / kWarp;
-  const int begin = max(problem.first(0), 0) / A::keys;
+  const int begin = problem.first(0, keys) / A::keys;
   const int all = max(ceil_div(problem.end(queries - 1, keys), A::keys) - begin, 0);
   const int first = begin + static_cast<int>(static_cast<int64>(all) * part / count);
   const int last = begin + static_cast<int>(static_cast<int64>(all) * (part + 1) / count);

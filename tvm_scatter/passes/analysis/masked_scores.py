@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple
 
 import tvm
@@ -12,8 +13,8 @@ import tvm_ffi
 from tvm import tirx
 from tvm.sym import Analyzer
 
-from tvm_scatter.emit.computed_updates import BRANCH, function_name, loads_of, substitute
-from tvm_scatter.emit.expressions import all_of, is_by_index, varies
+from tvm_scatter.emit.computed_updates import BRANCH, function_name, substitute
+from tvm_scatter.emit.expressions import all_of, varies
 from tvm_scatter.emit.kept import kept_value
 
 _COMPARISONS = (tirx.LT, tirx.LE, tirx.GT, tirx.GE)
@@ -25,18 +26,19 @@ class _Side(NamedTuple):
     Attributes
     ----------
     comparison : expression
-        It compares the distance of a key from its query with a number.
+        It compares the place of a key, or its distance from the query, with what is the same for
+        all keys and queries.
     is_late : bool
-        Whether they are those from some distance on, and not those before it.
-    distance : expression
-        That distance.
+        Whether they are those from some place on, and not those before it.
+    place : expression
+        That place.
     truth : bool
         What the comparison says of them.
     """
 
     comparison: Any
     is_late: bool
-    distance: Any
+    place: Any
     truth: bool
 
 
@@ -47,7 +49,7 @@ class SeenKeys:
     Attributes
     ----------
     first, end : expression or None
-        The distance from the query of the first one, and where they end, if anything is known.
+        The place of the first one, and where they end, over the query, if anything is known.
     score : expression
         The score of such a key.
     """
@@ -67,15 +69,17 @@ def seen_keys(score: Any, query: Any, key: Any, axes: Sequence[Any] = ()) -> See
     axes : sequence of Var
         The others, on which no limit may depend.
     """
-    limits: dict[bool, _Side] = {}
+    limits: dict[bool, list[_Side]] = {False: [], True: []}
     for side in _sides(score, query, key):
-        if any(varies(side.distance, axis) for axis in axes):
-            continue
-        if side.is_late not in limits and is_masked(_where(score, [side], opposite=False)):
-            limits[side.is_late] = side
-    seen = _where(score, list(limits.values()), opposite=True)
-    first, end = (limits[late].distance if late in limits else None for late in (False, True))
-    return SeenKeys(first, end, seen)
+        depends = any(varies(side.place, axis) for axis in axes)
+        if not depends and is_masked(_where(score, [side], opposite=False)):
+            limits[side.is_late].append(side)
+    places = ([side.place for side in limits[late]] for late in (False, True))
+    first, end = (
+        reduce(by, found) if found else None
+        for by, found in zip((tirx.max, tirx.min), places, strict=True)
+    )
+    return SeenKeys(first, end, _where(score, [*limits[False], *limits[True]], opposite=True))
 
 
 def is_masked(score: Any) -> bool:
@@ -120,32 +124,34 @@ def _sides_of_choice(value: Any) -> list[Any]:
 
 
 def _sides(score: Any, query: Any, key: Any) -> Iterator[_Side]:
-    """Both sides of each comparison of a key with its query."""
+    """Both sides of each comparison that tells keys from each other by their places."""
     for kind in _COMPARISONS:
         for comparison in all_of(score, kind):
-            found = _from_query(comparison, query, key)
+            found = _compared(comparison, query, key)
             if found is None:
                 continue
-            sign, rest = found
+            sign, of_query, rest = found
             # Of differences of whole numbers, "less" is "at most one less".
             is_below = isinstance(comparison, tirx.LT | tirx.LE)
             if isinstance(comparison, tirx.LT | tirx.GE):
                 rest = rest + 1
-            # With d for the distance: it is below where sign * d + rest <= 0.
-            late = Analyzer().simplify(1 - rest if sign > 0 else rest)
+            # With d for the place of the key: it is below where sign * d + rest <= 0.
+            late = Analyzer().simplify(of_query + (1 - rest if sign > 0 else rest))
             for is_late in (False, True):
                 below = is_late == (sign < 0)
                 yield _Side(comparison, is_late, late, below == is_below)
 
 
-def _from_query(comparison: Any, query: Any, key: Any) -> tuple[int, Any] | None:
-    """The sign of a key's distance in a difference that is compared with 0, and the rest."""
+def _compared(comparison: Any, query: Any, key: Any) -> tuple[int, Any, Any] | None:
+    """The sign of a key's place in a difference that is compared with 0, and what else is in it.
+
+    The place counts from the query or from 0, which is the second result; the third one is the
+    rest.
+    """
     if not str(comparison.a.ty.dtype).startswith("int"):
         return None
     # Places are far from where whole numbers wrap around.
     difference, analyzer = _unkept(comparison.a) - _unkept(comparison.b), Analyzer()
-    if any(is_by_index(load) for load in loads_of(difference)):
-        return None
     steps = [
         analyzer.simplify(substitute(difference, {axis: axis + 1}) - difference)
         for axis in (key, query)
@@ -153,13 +159,12 @@ def _from_query(comparison: Any, query: Any, key: Any) -> tuple[int, Any] | None
     if not all(isinstance(step, tirx.IntImm) for step in steps):
         return None
     sign, opposite = map(int, steps)
-    if abs(sign) != 1 or opposite != -sign:
+    if abs(sign) != 1 or opposite not in (0, -sign):
         return None
-    distance = key - query if sign > 0 else query - key
-    rest = analyzer.simplify(difference - distance)
-    if varies(rest, query) or varies(rest, key) or any(True for _ in loads_of(rest)):
-        return None
-    return sign, rest
+    begin = query if opposite else tirx.IntImm("int64", 0)
+    place = key - begin if sign > 0 else begin - key
+    rest = analyzer.simplify(difference - place)
+    return None if varies(rest, query) or varies(rest, key) else (sign, begin, rest)
 
 
 def _unkept(number: Any) -> Any:
