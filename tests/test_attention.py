@@ -121,7 +121,7 @@ FORMS: dict[str, Callable[..., Any]] = {
     "a scale": lambda q, k, v, m: attend(q, k, v, m, scale=0.7),
     "no scale": lambda q, k, v, m: attend(q / 4, k, v, scale=1.0),
     "a negative scale": lambda q, k, v, m: attend(q, k, v, m, scale=-0.3),
-    "the decomposition for gpus": lambda q, k, v, m: decomposed(
+    "as decomposed for gpus": lambda q, k, v, m: decomposed(
         q, k, v, dropout_p=0.0, is_causal=False, bias=m
     ),
     "causal there": lambda q, k, v, m: decomposed(q, k, v, dropout_p=0.0, is_causal=True),

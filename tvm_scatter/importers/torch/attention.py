@@ -100,6 +100,8 @@ def _weights(query: Any, key: Any, bias: Any, is_causal: bool, scale: Any) -> An
     weights = torch.softmax(scores, -1)
     if bias is not None:
         # A row of which nothing is seen has weights of zero, where a softmax is not a number.
-        sees_nothing = scores.amax(-1, keepdim=True) == -math.inf
+        # ``any`` cannot be traced there, either.
+        seen = torch.where(scores == -math.inf, 0.0, 1.0).sum(-1, keepdim=True)
+        sees_nothing = seen == 0
         weights = torch.where(sees_nothing, 0.0, weights)
     return weights

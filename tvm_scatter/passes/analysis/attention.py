@@ -19,7 +19,7 @@ from .bindings import Binding, Bindings
 from .created import uniform_number
 from .strided_views import StridedViews, View
 
-_PRODUCT, _SOFTMAX = "relax.matmul", "relax.nn.softmax"
+_PRODUCT, _SOFTMAX, _NOT = "relax.matmul", "relax.nn.softmax", "relax.logical_not"
 #: What a score is computed from for each of its elements anew: it is cheap, and reads little.
 _CHEAP = MOVES | {
     f"relax.{name}"
@@ -167,28 +167,29 @@ class AttentionSearch:
         """Whether a tensor says of which rows all scores are minus infinity."""
         call: Any = self._stepped(asks, inside)
         if operator_of(call) == "relax.equal":
-            greatest, number = call.args
-            most: Any = self._stepped(greatest, inside)
-            return (
-                operator_of(most) == "relax.max"
-                and most.args[0].same_as(scores)
-                and _is_of_rows(most)
-                and self._number(number) == -math.inf
-            )
-        if operator_of(call) != "relax.logical_not":
+            counted: Any = self._stepped(call.args[0], inside)
+            if operator_of(counted) != "relax.sum" or self._number(call.args[1]) != 0:
+                return False
+            one: Any = self._stepped(counted.args[0], inside)
+            if operator_of(one) != "relax.where" or list(map(self._number, one.args[1:])) != [0, 1]:
+                return False
+            masked = self._stepped(one.args[0], inside)
+        else:
+            counted = self._behind_not(call, inside)
+            if operator_of(counted) != "relax.max":
+                return False
+            masked = self._behind_not(self._stepped(counted.args[0], inside), inside)
+        return _is_of_rows(counted) and self._is_least(masked, scores)
+
+    def _behind_not(self, call: Any, inside: set[Any]) -> Any:
+        """What computes the opposite of a truth value; ``None`` if nothing is known to."""
+        return self._stepped(call.args[0], inside) if operator_of(call) == _NOT else None
+
+    def _is_least(self, call: Any, scores: Any) -> bool:
+        """Whether a call says which scores are minus infinity."""
+        if operator_of(call) != "relax.equal":
             return False
-        most = self._stepped(call.args[0], inside)
-        if operator_of(most) != "relax.max" or not _is_of_rows(most):
-            return False
-        inner = self._stepped(most.args[0], inside)
-        if operator_of(inner) != "relax.logical_not":
-            return False
-        equal = self._stepped(inner.args[0], inside)
-        if operator_of(equal) != "relax.equal":
-            return False
-        left, number = equal.args
-        same = left.same_as(scores)
-        return same and self._number(number) == -math.inf
+        return call.args[0].same_as(scores) and bool(self._number(call.args[1]) == -math.inf)
 
     def _number(self, tensor: Any) -> Any:
         """The number that all elements of a tensor are; ``None`` if that is not known."""
