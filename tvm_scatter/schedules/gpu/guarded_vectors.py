@@ -14,7 +14,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.ir import TensorLoad
-from tvm.s_tir import SBlock, SBlockRealize
+from tvm.s_tir import SBlockRealize
 from tvm.sym import Analyzer
 from tvm.tirx.buffer import is_buffer_var
 
@@ -22,6 +22,7 @@ from tvm_scatter.emit.computed_updates import loads_of
 from tvm_scatter.emit.expressions import varies
 
 from .accesses import is_aligned
+from .vectors_first import changed_block, over_a_vector, read_first, renamed
 
 
 def with_guarded_vectors(function: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -42,8 +43,9 @@ def with_guarded_vectors(function: tirx.PrimFunc) -> tirx.PrimFunc:
             return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.UNROLLED, loop.body)
         if any(map(store.buffer.same_as, given)) and not isinstance(store.value, TensorLoad):
             kept = tirx.decl_buffer((loop.extent,), store.buffer.dtype, "computed", scope="local")
+            reads, loop = read_first(loop, given, computed, analyzer)
             computed.append(kept)
-            return _computed_first(loop, kept)
+            return tirx.SeqStmt([*reads, _computed_first(loop, kept)])
         tensors: list[Any] = []
         # A single element lies where it may be read. A branch would hold up the reads behind it.
         loads = loads_of(store) if int(loop.extent) > 1 else ()
@@ -62,44 +64,35 @@ def _with_buffers(root: SBlockRealize, buffers: list[Any]) -> SBlockRealize:
     block = root.block
     known = [*block.alloc_buffers, *buffers]
     return SBlockRealize(
-        root.iter_values, root.predicate, _changed(block, block.iter_vars, alloc_buffers=known)
+        root.iter_values, root.predicate, changed_block(block, block.iter_vars, alloc_buffers=known)
     )
-
-
-def _changed(block: SBlock, axes: Any, **parts: Any) -> SBlock:
-    """A block with other axes and other parts."""
-    names = ("reads", "writes", "name_hint", "body", "init", "alloc_buffers", "match_buffers")
-    rest = {name: parts.get(name, getattr(block, name)) for name in (*names, "annotations")}
-    return SBlock(axes, *rest.values())
 
 
 def _computed_first(loop: tirx.For, kept: Any) -> tirx.Stmt:
     """A loop that computes the elements of a vector one by one, and one that writes the vector."""
-    realized, block = loop.body, loop.body.block
-    domain = tvm.ir.Range.from_min_extent(loop.min, loop.extent)
-    lane = tirx.IterVar(domain, tirx.Var("lane", loop.loop_var.ty), tirx.IterVar.DataPar)
-    axes, values = [*block.iter_vars, lane], [*realized.iter_values, loop.loop_var]
-    region = [tirx.BufferRegion(kept, [tvm.ir.Range.from_min_extent(lane.var, 1)])]
+    block, store = loop.body.block, loop.body.block.body
+    write = over_a_vector(
+        loop,
+        tirx.ForKind.VECTORIZED,
+        lambda lane: {
+            "reads": [_at(kept, lane)],
+            "body": tirx.BufferStore(store.buffer, tirx.BufferLoad(kept, [lane]), store.indices),
+        },
+    )
+    compute = over_a_vector(
+        loop,
+        tirx.ForKind.UNROLLED,
+        lambda lane: {
+            "writes": [_at(kept, lane)],
+            "name_hint": f"{block.name_hint}_computed",
+            "body": tirx.BufferStore(kept, store.value, [lane]),
+        },
+    )
+    return tirx.SeqStmt([compute, renamed(write)])
 
-    def over(kind: int, changed: SBlock) -> tirx.For:
-        body = SBlockRealize(values, realized.predicate, changed)
-        return tirx.For(loop.loop_var, loop.min, loop.extent, kind, body)
 
-    store = block.body
-    compute = _changed(
-        block,
-        axes,
-        writes=region,
-        name_hint=f"{block.name_hint}_computed",
-        body=tirx.BufferStore(kept, store.value, [lane.var]),
-    )
-    found = tirx.BufferLoad(kept, [lane.var])
-    write = _changed(
-        block, axes, reads=region, body=tirx.BufferStore(store.buffer, found, store.indices)
-    )
-    return tirx.SeqStmt(
-        [over(tirx.ForKind.UNROLLED, compute), renamed(over(tirx.ForKind.VECTORIZED, write))]
-    )
+def _at(tensor: Any, place: Any) -> tirx.BufferRegion:
+    return tirx.BufferRegion(tensor, [tvm.ir.Range.from_min_extent(place, 1)])
 
 
 def _in_vectors(loop: tirx.For, tensors: list[Any], analyzer: Analyzer) -> tirx.Stmt:
@@ -110,13 +103,6 @@ def _in_vectors(loop: tirx.For, tensors: list[Any], analyzer: Analyzer) -> tirx.
     vectors = tirx.For(loop.loop_var, begin, end, tirx.ForKind.VECTORIZED, body)
     elements = tirx.For(loop.loop_var, begin, end, tirx.ForKind.UNROLLED, body)
     return tirx.IfThenElse(aligned, vectors, renamed(elements))
-
-
-def renamed(loop: tirx.For) -> tirx.For:
-    """The loop with variables of its own."""
-    axes = [axis.var for axis in loop.body.block.iter_vars]
-    instead = {each: tirx.Var(each.name, each.ty) for each in (loop.loop_var, *axes)}
-    return tvm_ffi.structural_map(loop, (tvm.ir.Var, lambda each: instead.get(each, each)))
 
 
 def _by_vector(loop: tirx.For, analyzer: Analyzer) -> SBlockRealize:
@@ -151,5 +137,5 @@ def _by_vector(loop: tirx.For, analyzer: Analyzer) -> SBlockRealize:
 
     body = tvm_ffi.structural_map(block.body, (tirx.LE, by_number))
     known = [*axes.values(), *numbers.values()]
-    block = _changed(block, [axis for axis, _ in known], body=body)
+    block = changed_block(block, [axis for axis, _ in known], body=body)
     return SBlockRealize([value for _, value in known], realized.predicate, block)

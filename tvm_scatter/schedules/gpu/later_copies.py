@@ -23,7 +23,7 @@ from tvm_scatter.emit.tensors import element_bytes
 from . import tensor_core_code as code
 from . import warpgroup_code
 from .accesses import is_aligned
-from .guarded_vectors import renamed
+from .vectors_first import renamed
 
 #: What marks the loop over the steps in whose body the copies come first.
 STEPS = "tvm_scatter_steps"

@@ -181,8 +181,12 @@ class TensorCoreProduct:
             schedule.reorder(*loops[::-1])
             loops = loops[::-1]
         loop = schedule.fuse(*loops)
-        _, lane, element = schedule.split(loop, [None, _WARP, lanes])
+        turn, lane, element = schedule.split(loop, [None, _WARP, lanes])
         schedule.bind(lane, "threadIdx.x")
+        # NVIDIA's compiler unrolls, so that all reads are on their way before the first is waited
+        # for. TVM's text of it would be long.
+        schedule.unroll(turn)
+        schedule.annotate(turn, "pragma_unroll_explicit", 0)
         if lanes > 1:
             schedule.vectorize(element)
 
