@@ -137,6 +137,9 @@ FORMS: dict[str, Callable[..., Any]] = {
     "a window": masked(window),
     "slopes": masked(sloped),
     "limited scores": masked(lambda s, m: (s.float() / 5).tanh() * 5),
+    "einsum": lambda q, k, v, m: torch.einsum(
+        "bhij,bhjd->bihd", (torch.einsum("bhid,bhjd->bhij", q, k) * 0.25).softmax(-1), v
+    ),
     "three axes": lambda q, k, v, m: (q[0] @ k[0].mT / 4).softmax(-1) @ v[0],
     "two axes": lambda q, k, v, m: (q[0, 0] @ k[0, 0].mT / 4).softmax(-1) @ v[0, 0],
     "one batch of many heads": lambda q, k, v, m: attend(q.flatten(0, 1), k.flatten(0, 1), v[0]),
@@ -388,6 +391,10 @@ OTHERS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     ),
     "weights that are read": (
         lambda q, k, v: (w := (q @ k.mT).softmax(-1)) @ v + w.sum(-1, keepdim=True),
+        heads(20, 20),
+    ),
+    "a result in single precision": (
+        lambda q, k, v: (q.float() @ k.float().mT).softmax(-1) @ v.float(),
         heads(20, 20),
     ),
     "heads of 12": (attend, heads(20, 20, 12)),

@@ -17,7 +17,7 @@ from tvm_scatter.problem.reductions import HALVES
 
 from .bindings import Binding, Bindings
 from .created import uniform_number
-from .strided_views import StridedViews, View
+from .strided_views import StridedViews, View, contiguous, order_of
 
 _PRODUCT, _SOFTMAX, _NOT = "relax.matmul", "relax.nn.softmax", "relax.logical_not"
 #: What a score is computed from for each of its elements anew: it is cheap, and reads little.
@@ -133,17 +133,25 @@ class AttentionSearch:
         )
 
     def _without_moves(self, tensor: Any, inside: set[Any]) -> Any:
-        """What a tensor was before it got another shape or another type of floats."""
+        """What a tensor was before it was moved, or got another type of floats."""
+        passed: list[Any] = []
         while True:
             value: Any = self._values.get(tensor)
             name = operator_of(value)
-            same = name == "relax.broadcast_to" and same_shape(
-                plain_shape(value.args[0]), plain_shape(tensor)
-            )
-            if not (name in RESHAPES or name == "relax.astype" or same):
-                return tensor
-            inside.add(tensor)
+            if name not in MOVES and name != "relax.astype":
+                inside.update(each.var for each in passed)
+                return tensor if self._stays(tensor, passed) else None
+            passed.insert(0, self._by_var[tensor])
             tensor = value.args[0]
+
+    def _stays(self, tensor: Any, moves: Sequence[Binding]) -> bool:
+        """Whether the elements of a tensor are in their order behind some moves."""
+        sizes = plain_shape(tensor)
+        view = None if sizes is None else contiguous(sizes)
+        for move in moves:
+            view = None if view is None else _moved(view, move)
+        order = None if view is None or sizes is None else view.memory_order(sizes)
+        return order is not None and list(order) == sorted(order)
 
     def _softmax(self, weights: Any, inside: set[Any]) -> tuple[Any, bool] | None:
         """The softmax that weights are, and whether they are zero where nothing is seen."""
@@ -286,44 +294,38 @@ class AttentionSearch:
         self, binding: Binding, outer: Sequence[Any], inside: set[Any]
     ) -> tuple[Binding, tuple[int, ...]]:
         """What the kernel writes, behind changes of type and order, and its order of axes."""
-        *batch, rows, wide = _shape(binding.var)
+        *_, rows, wide = _shape(binding.var)
         natural = [*outer, rows, wide]
-        rank = len(natural)
-        order = tuple(range(rank)) if same_shape([*batch, rows, wide], natural) else None
-        best, passed = (binding, order), [binding.var]
+        view = contiguous(natural).reshaped(_shape(binding.var))
+        best, passed = (binding, tuple(range(len(natural)))), [binding.var]
         now = binding
         while now.var not in self._returned and len(self._readers.get(now.var, ())) == 1:
             [reader] = self._readers[now.var]
-            name = operator_of(reader.value)
             if not reader.fused or reader.fused != binding.fused:
                 break
-            if name == "relax.astype" and str(now.var.ty.dtype) == "float32":
-                if str(reader.var.ty.dtype) not in HALVES:
+            if operator_of(reader.value) == "relax.astype":
+                types = [str(each.var.ty.dtype) for each in (now, reader)]
+                if types[0] != "float32" or types[1] not in HALVES:
                     break
-            elif name in RESHAPES and order is None:
-                if not same_shape(_shape(reader.var), natural):
-                    break
-                order = tuple(range(rank))
-            elif name in RESHAPES and order is not None and order[-1] == rank - 1:
-                # Its elements lie in memory as before.
-                inside.update(passed)
-                return reader, order
-            elif name == "relax.permute_dims" and order is not None:
-                axes = reader.value.attrs.axes
-                steps = range(rank)[::-1] if axes is None else [int(each) % rank for each in axes]
-                order = tuple(order[at] for at in steps)
-            elif name == "relax.broadcast_to" and same_shape(_shape(reader.var), _shape(now.var)):
-                pass
             else:
-                break
+                following = None if view is None else _moved(view, reader)
+                if following is None:
+                    if operator_of(reader.value) in RESHAPES and best[0] is now:
+                        # Its elements lie in memory as before.
+                        best = reader, best[1]
+                        inside.update(passed)
+                    break
+                view = following
             now = reader
             passed.append(now.var)
-            if order is None or order[-1] == rank - 1:
+            order = None if view is None else view.memory_order(natural)
+            if order is not None and order[-1] == len(natural) - 1:
                 best = now, order
                 inside.update(passed)
         inside.discard(best[0].var)
-        result, order = best
-        return result, tuple(range(rank)) if order is None else order
+        if str(best[0].var.ty.dtype) not in HALVES:
+            raise NoAttention("its result is in single precision")
+        return best
 
     def _check_unread(self, inside: set[Any], result: Binding) -> None:
         """Raise if others read what would not be computed any more."""
@@ -331,6 +333,19 @@ class AttentionSearch:
             readers = {each.var for each in self._readers.get(var, ())}
             if var in self._returned or readers - inside - {result.var}:
                 raise NoAttention(f"{var.name} is read by others, too")
+
+
+def _moved(view: View, move: Binding) -> View | None:
+    """A view behind what moves it; ``None`` if that is no view, or has no strides."""
+    name, shape = operator_of(move.value), plain_shape(move.var)
+    if shape is None:
+        return None
+    if name in RESHAPES:
+        return view.reshaped(shape)
+    if name == "relax.permute_dims":
+        return view.permuted(order_of(move.value))
+    stays = name == "relax.astype" or name in MOVES
+    return view if stays and same_shape(view.shape, list(shape)) else None
 
 
 def _is_cheap(value: Any) -> bool:

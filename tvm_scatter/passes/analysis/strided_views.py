@@ -102,6 +102,24 @@ class View:
         axes = [Axis(1, 0) if is_one(size) else next(others) for size in shape]
         return replace(self, axes=tuple(axes))
 
+    def memory_order(self, sizes: Sequence[Any]) -> tuple[int, ...] | None:
+        """The order of the axes of a tensor of some sizes in which the view has its elements.
+
+        ``None`` if these are not all elements of the source, which has these sizes.
+        """
+        axes = [axis for axis in self.axes if not is_one(axis.size)]
+        if len(axes) < 2 or _follow(axes):
+            whole = same_size(_product([axis.size for axis in axes]), _product(sizes))
+            return tuple(range(len(sizes))) if whole else None
+        known = _contiguous(sizes)
+        found = [at for at, axis in enumerate(known) if is_one(axis.size)]
+        for axis in axes:
+            at = next((at for at, each in enumerate(known) if _same_axis(axis, each)), None)
+            if at is None or at in found:
+                return None
+            found.append(at)
+        return tuple(found) if len(found) == len(sizes) else None
+
     @property
     def lies_in_rows(self) -> bool:
         """Whether the elements of the last axis lie side by side, and vectors of them together."""
@@ -165,10 +183,7 @@ class StridedViews:
             return None if view is None else view.broadcast(own).reshaped(shape)
         if name == "relax.permute_dims":
             view = self.of(operand)
-            rank = len(own)
-            axes = value.attrs.axes
-            order = range(rank)[::-1] if axes is None else [int(axis) % rank for axis in axes]
-            return None if view is None else view.permuted(order).reshaped(shape)
+            return None if view is None else view.permuted(order_of(value)).reshaped(shape)
         if name == "relax.strided_slice":
             view = self._sliced(value)
             return None if view is None else view.reshaped(shape)
@@ -264,6 +279,32 @@ def _tells_sizes(tensor: Any, other: Any) -> bool:
         return {size for size in plain_shape(each) or () if isinstance(size, tvm.ir.Var)}
 
     return told(tensor) >= told(other)
+
+
+def contiguous(sizes: Sequence[Any], source: Any = None) -> View:
+    """A tensor as it is."""
+    return View(source, _contiguous(sizes))
+
+
+def order_of(call: Any) -> list[int]:
+    """The order of axes of a call that permutes them."""
+    rank, axes = int(call.args[0].ty.ndim), call.attrs.axes
+    return list(range(rank))[::-1] if axes is None else [int(axis) % rank for axis in axes]
+
+
+def _same_axis(left: Axis, right: Axis) -> bool:
+    same = same_size(left.size, right.size) and same_size(left.stride, right.stride)
+    return same and is_one(left.shared)
+
+
+def _follow(axes: Sequence[Axis]) -> bool:
+    """Whether each axis goes on where the next one ends."""
+    stride: Any = 1
+    for axis in reversed(axes):
+        if not is_one(axis.shared) or not same_size(axis.stride, stride):
+            return False
+        stride = stride * axis.size
+    return True
 
 
 def _contiguous(shape: Sequence[Any]) -> tuple[Axis, ...]:
