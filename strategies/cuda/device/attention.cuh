@@ -195,11 +195,15 @@ struct AttentionWarp {
   __device__ __forceinline__ void multiply_with_keys(float (&scores)[kScores][4],
                                                      const Data* tile) const {
 #pragma unroll
-    for (int pair = 0; pair < kScores / 2; ++pair) {
+    for (int part = 0; part < kScores; ++part) {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) scores[2 * pair + i / 4][i % 4] = 0.0f;
+      for (int i = 0; i < 4; ++i) scores[part][i] = 0.0f;
+    }
+    // No product waits for the one in front of it, which has other keys.
 #pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int pair = 0; pair < kScores / 2; ++pair) {
         uint32 columns[4];
         load_matrices<false, false>(
             columns, tile + pair * kFragment * kDepthStride + step * kFragment, kDepthStride);
