@@ -25,6 +25,7 @@ from .in_dataflow import InDataflow
 from .merge_chains import MergeScatterChains
 from .narrow_products import NarrowProducts
 from .own_lines import OwnLines
+from .products_of_reads import ProductsOfReads
 from .read_fields import ReadFields
 from .reuse_buffers import ReuseBuffers
 from .row_products import RowProducts
@@ -51,7 +52,7 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
     ("by_place", lambda options: UpdatesByPlace(options.in_place, options.donate)),
     ("index_facts", lambda options: UseIndexFacts(options.in_place, options.donate)),
-    ("row_sums", lambda options: FuseRowReductions()),
+    ("row_sums", lambda options: _row_sums()),
     ("reductions", lambda options: UnwrittenSoftmax()),
     ("fuse", lambda options: _fuse(options)),
     ("share_order", lambda options: _orders()),
@@ -66,6 +67,11 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
 def _fuse(options: Options) -> tvm.transform.Pass:
     """What makes neighbours of a scatter a part of it."""
     return tvm.transform.Sequential([FuseMeans(), FuseSoftmax(), FuseProducers(options.donate)])
+
+
+def _row_sums() -> tvm.transform.Pass:
+    """What makes sums compute the rows that they read by index."""
+    return tvm.transform.Sequential([ProductsOfReads(), FuseRowReductions()])
 
 
 def _orders() -> tvm.transform.Pass:
@@ -117,6 +123,7 @@ __all__ = [
     "MergeScatterChains",
     "NarrowProducts",
     "OwnLines",
+    "ProductsOfReads",
     "ReadFields",
     "ReuseBuffers",
     "RowProducts",

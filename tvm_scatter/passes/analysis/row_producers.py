@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_scatter.lowering.inlined import PRODUCERS, RESHAPES, operands_of
+from tvm_scatter.lowering.inlined import CALLS, MOVES, PRODUCERS, RESHAPES, operands_of
 from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.ops.called import operator_of
+from tvm_scatter.ops.shapes import is_one, static_shape
 
 from .bindings import Binding, Bindings
 from .taken_producers import grows, is_checked, refusal_of
@@ -44,7 +45,8 @@ def row_producers(
     They end at reads by index. What those read is in memory already, or is computed once for each
     row of it instead of once for each time that the row is read. A read is computed again where
     other readers need its result, too: that moves as many bytes as to read the result. Other
-    producers are only where their operands are smaller than their results.
+    producers are only where their operands are smaller than their results. What all columns of a
+    product share is computed once, if that takes a call.
     """
     wanted = set(operands_of(reduction.value))
     above = set(wanted)
@@ -55,6 +57,8 @@ def row_producers(
     refused = "no row is read by index"
     reads_by_index = False
     bound = {each.var: each for each in bindings.all[: reduction.at]}
+    behind_calls = _behind_calls(bound)
+    shared: set[Any] = set()
     for binding in reversed(bound.values()):
         reads = is_read(binding.value)
         if binding.var in above and (reads or operator_of(binding.value) in PRODUCERS):
@@ -66,12 +70,16 @@ def row_producers(
         again = reads or _is_reshaped_read(binding, bound)
         if refusal is None and not again and _is_needed(binding, bindings, readers, inside):
             refusal = f"{binding.var.name} has other readers"
+        moves = operator_of(binding.value) in MOVES
+        if refusal is None and not moves and binding.var in shared & behind_calls:
+            refusal = f"{binding.var.name} is computed once for all rows"
         if refusal is not None:
             refused = refusal
             continue
         taken.append(binding)
         inside.add(binding.var)
         operands = set(operands_of(binding.value))
+        shared |= operands if binding.var in shared else _spread(binding)
         if not reads:
             wanted |= operands
             continue
@@ -81,6 +89,29 @@ def row_producers(
     has_reads = any(is_read(each.value) for each in taken)
     refused = "" if has_reads else refused
     return RowProducers(tuple(reversed(taken)), tuple(checked), refused, reads_by_index)
+
+
+def _spread(binding: Binding) -> set[Any]:
+    """The operands of which several elements of a result are computed."""
+    shape = static_shape(binding.var) or []
+    if operator_of(binding.value) in MOVES or is_read(binding.value):
+        return set()
+    found: set[Any] = set()
+    for each in operands_of(binding.value):
+        pairs = zip(reversed(static_shape(each) or []), reversed(shape), strict=False)
+        if any(is_one(size) and not is_one(of) for size, of in pairs):
+            found.add(each)
+    return found
+
+
+def _behind_calls(bound: Mapping[Any, Binding]) -> set[Any]:
+    """What is computed by calls such as ``exp``, or of what is."""
+    found: set[Any] = set()
+    for binding in bound.values():
+        operator = operator_of(binding.value)
+        if operator in CALLS or (operator in PRODUCERS and set(operands_of(binding.value)) & found):
+            found.add(binding.var)
+    return found
 
 
 def _is_reshaped_read(binding: Binding, bound: Mapping[Any, Binding]) -> bool:
