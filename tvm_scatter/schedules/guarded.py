@@ -22,6 +22,7 @@ from .gemv_order import mixes_up_rows
 from .gpu import (
     Divisions,
     ExponentialSums,
+    FewColumns,
     FewRows,
     Gather,
     Products,
@@ -71,6 +72,7 @@ class GuardedDefaultSchedule:
             RowReductions(),
             WarpRows(),
             WholeReductions(),
+            FewColumns(),
             Products(),
             Divisions(),
             *rules,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .exponential_sums import ExponentialSums
+from .few_columns import FewColumns
 from .few_rows import FewRows
 from .gather import Divisions, Gather
 from .products import Products
@@ -16,6 +17,7 @@ from .whole_reductions import WholeReductions
 __all__ = [
     "Divisions",
     "ExponentialSums",
+    "FewColumns",
     "FewRows",
     "Gather",
     "Products",

@@ -18,9 +18,10 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.computed_updates import substitute
 
 from .accesses import is_aligned, launched, local, over_lanes
-from .few_row_form import SUM, FewRowProduct
+from .few_row_form import FewRowProduct
 from .gather_form import has_vectors, neighbours_along
 from .positions import split
+from .product_blocks import SUM
 
 _WARP, _THREADS = 32, 256
 #: The most columns of a block.

@@ -15,8 +15,10 @@ from tvm_scatter.schedules.reductions_of_one import without_reductions_of_one
 from tvm_scatter.schedules.wide_reductions import with_wide_reductions
 from tvm_scatter.selection.backend import backend_of
 
+from .few_column_form import few_column_product
 from .few_row_form import few_row_product
 from .own_factors import with_own_factors
+from .plain_rows import plain_reduction
 
 
 def schedules_products(target: Target) -> bool:
@@ -54,6 +56,7 @@ def _form(function: tirx.PrimFunc, target: Target) -> str | None:
         return f"reads its matrix once for {rows} rows" if rows > 1 else "reads its matrix once"
     product = scheduled_product(function, target)
     if product is None:
-        return None
+        columns = None if plain_reduction(function) else few_column_product(function)
+        return None if columns is None else f"reads each row once for {columns.sizes[-2]} columns"
     by = " by tensor cores" if isinstance(product.tile, FragmentTile) else ""
     return f"is computed in tiles of {product.tile.rows} x {product.tile.columns}{by}"
