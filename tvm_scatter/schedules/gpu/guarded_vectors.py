@@ -25,8 +25,16 @@ from .accesses import is_aligned
 from .vectors_first import changed_block, over_a_vector, read_first, renamed
 
 
-def with_guarded_vectors(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """A scheduled product, whose vectors are accessed as it is possible in a caller's tensors."""
+def with_guarded_vectors(function: tirx.PrimFunc, reads_first: bool = False) -> tirx.PrimFunc:
+    """A scheduled product, whose vectors are accessed as it is possible in a caller's tensors.
+
+    Parameters
+    ----------
+    function : tvm.tirx.PrimFunc
+        The product.
+    reads_first : bool
+        Whether what follows the product reads vectors, too, before it computes with them.
+    """
     analyzer = Analyzer()
     given = [each for each in function.params if is_buffer_var(each)]
     computed: list[Any] = []
@@ -43,7 +51,9 @@ def with_guarded_vectors(function: tirx.PrimFunc) -> tirx.PrimFunc:
             return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.UNROLLED, loop.body)
         if any(map(store.buffer.same_as, given)) and not isinstance(store.value, TensorLoad):
             kept = tirx.decl_buffer((loop.extent,), store.buffer.dtype, "computed", scope="local")
-            reads, loop = read_first(loop, given, computed, analyzer)
+            reads: list[tirx.Stmt] = []
+            if reads_first:
+                reads, loop = read_first(loop, given, computed, analyzer)
             computed.append(kept)
             return tirx.SeqStmt([*reads, _computed_first(loop, kept)])
         tensors: list[Any] = []

@@ -14,6 +14,8 @@ from tvm.s_tir import SBlock, SBlockRealize
 
 from tvm_scatter.emit.computed_updates import loads_of
 
+from .vectors_first import changed_block
+
 
 def with_own_factors(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """The function, in which a product of a tensor with itself has a copy of it as second factor.
@@ -38,7 +40,9 @@ def with_own_factors(function: tirx.PrimFunc) -> tirx.PrimFunc:
         return function
     tensors = [*root.block.alloc_buffers, *(tensor for tensor, _ in copies)]
     statements = tirx.SeqStmt([*(copy for _, copy in copies), body])
-    changed = _changed(root.block, body=statements, alloc_buffers=tensors)
+    changed = changed_block(
+        root.block, root.block.iter_vars, body=statements, alloc_buffers=tensors
+    )
     return function.with_body(SBlockRealize(root.iter_values, root.predicate, changed))
 
 
@@ -63,8 +67,9 @@ def _with_own_factors(block: SBlock, copies: list[tuple[Any, tirx.Stmt]]) -> SBl
 
     value = tvm_ffi.structural_map(store.value, (ir.TensorLoad, instead))
     places = ((tensor, first.indices), (copy, second.indices))
-    return _changed(
+    return changed_block(
         block,
+        block.iter_vars,
         reads=[tirx.BufferRegion(each, _points(indices)) for each, indices in places],
         body=tirx.BufferStore(store.buffer, value, store.indices),
     )
@@ -88,10 +93,3 @@ def _copied(tensor: Any, copy: Any) -> tirx.Stmt:
 
 def _points(indices: Any) -> list[ir.Range]:
     return [ir.Range.from_min_extent(index, 1) for index in indices]
-
-
-def _changed(block: SBlock, **parts: Any) -> SBlock:
-    """A block with other parts."""
-    names = ("iter_vars", "reads", "writes", "name_hint", "body", "init", "alloc_buffers")
-    names += ("match_buffers", "annotations")
-    return SBlock(*(parts.get(name, getattr(block, name)) for name in names))

@@ -48,6 +48,7 @@ class Products(ScheduleRule):
             return None
         named, restored = with_named_extents(with_own_factors(func))
         tile, schedule = product.tile, s_tir.Schedule(named)
+        by_fragments = isinstance(tile, FragmentTile)
         if isinstance(tile, FragmentTile):
             kind = WarpgroupProduct if tile.by_group else TensorCoreProduct
             scheduled = kind(schedule, product, tile).scheduled()
@@ -55,7 +56,8 @@ class Products(ScheduleRule):
             scheduled = _Product(schedule, tile).scheduled()
         if scheduled is None:
             return None
-        return s_tir.Schedule(restored(with_bounded_launches(with_guarded_vectors(scheduled))))
+        scheduled = with_guarded_vectors(scheduled, by_fragments)
+        return s_tir.Schedule(restored(with_bounded_launches(scheduled)))
 
 
 class _Product:

@@ -6,6 +6,7 @@ shared memory as it lies in the tensors, by copies that go on while earlier step
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tvm
@@ -109,7 +110,7 @@ class TensorCoreProduct:
             schedule.unroll(loop)
         return warp, step, term, elements[0]
 
-    def _split(self, sides: list[tuple[int, ...]]) -> tuple[Any, tuple[Any, Any], Any, Any]:
+    def _split(self, sides: Sequence[tuple[int, ...]]) -> tuple[Any, tuple[Any, Any], Any, Any]:
         """The loops over batches, over tiles, over the parts of their sides, and over terms."""
         schedule, tile = self.schedule, self.tile
         schedule.pad_einsum(self.block, [1, tile.rows, tile.columns, tile.depth])
