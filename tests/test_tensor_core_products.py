@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import tvm
@@ -330,3 +332,30 @@ def test_shared_memory_suits_small_gpus():
         by_term = 2 * tile.stages * tile.depth * (tile.rows + tile.columns + 16)
         sums = 4 * tile.rows * (tile.columns + 8)
         assert max(factors, by_term, sums) <= 99 * 1024
+
+
+@pytest.mark.parametrize("dtype", [HALF, BRAIN])
+def test_transposed_factors_are_read_where_they_lie(dtype):
+    """A copy of a table of words in the other order takes as long as a small product."""
+
+    def names(function, *shapes):
+        mod = program(function, *(torch.empty(*shape, dtype=dtype) for shape in shapes))
+        kernels = re.findall(r"void __launch_bounds__\(\d+\) (\w+)_kernel\w*\(", cuda(mod))
+        return {each for each in kernels if not each.startswith("reshape")}
+
+    assert len(names(lambda x, y: x @ y.T, (64, 96), (200, 96))) == 1
+    assert len(names(lambda x, y: x.mT @ y.mT, (3, 96, 64), (3, 200, 96))) == 1
+    # Neighbours are of several products here.
+    assert len(names(lambda x, y: x.permute(2, 0, 1) @ y, (64, 96, 8), (8, 96, 48))) == 2
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+def test_factors_in_any_order(on_cuda, unknown):
+    rows, batch = {0: Dim.AUTO}, {1: Dim.AUTO}
+    dynamic = [rows, None] if unknown else None
+    check(lambda x, y: x @ y.T, some(40, 96), some(33, 96), dynamic=dynamic, device="cuda")
+    dynamic = [batch, rows] if unknown else None
+    inputs = some(40, 3, 32), some(3, 32, 48)
+    check(lambda x, y: x.transpose(0, 1) @ y, *inputs, dynamic=dynamic, device="cuda")
+    inputs = some(40, 32, 3), some(3, 48, 32)
+    check(lambda x, y: x.permute(2, 0, 1) @ y.mT, *inputs, device="cuda")

@@ -7,12 +7,15 @@ from typing import Any
 
 import tvm
 from tvm import relax, tirx
+from tvm.target import Target
 
 from tvm_scatter.emit.expressions import all_of
 from tvm_scatter.lowering.fused_reads import IS_READ
 from tvm_scatter.lowering.fusion_patterns import INJECTIVE, ROOT, fusion_pattern
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.functions import is_ours_to_change
+from tvm_scatter.problem.reductions import HALVES
+from tvm_scatter.selection.backend import backend_of
 
 from .bindings import Binding, Bindings
 from .call_groups import arguments_of, called_function, says_sizes
@@ -69,7 +72,8 @@ def _found(bindings: Bindings, mod: tvm.IRModule) -> dict[Any, ProductRows]:
         product = _product(binding, mod)
         if product is None:
             continue
-        tiles = product.columns_of_tiles
+        # That products of halves gain by reading rows by index is not measured.
+        tiles = None if product.dtype in HALVES else product.columns_of_tiles
         group = _group(binding, bindings, mod) if tiles and tiles <= _MOST_TILES else [binding]
         reads = any(IS_READ in mod[each.value.args[0]].attrs for each in group)
         group = group if reads else [binding]
@@ -103,7 +107,11 @@ def _transposes(function: tirx.PrimFunc) -> bool:
         return False
     places, read = stores[0].indices, stores[0].value.indices
     found = [sum(index.same_as(place) for place in places) for index in read]
-    return found == [1] * len(places) and all(isinstance(each, tirx.Var) for each in read)
+    if found != [1] * len(places) or not all(isinstance(each, tirx.Var) for each in read):
+        return False
+    # Halves are brought to shared memory in vectors of lines or of terms.
+    is_half = str(stores[0].buffer.dtype) in HALVES
+    return not is_half or any(map(read[-1].same_as, places[-2:]))
 
 
 def _group(product: Binding, bindings: Bindings, mod: tvm.IRModule) -> list[Binding]:
@@ -130,6 +138,8 @@ def _product(binding: Binding, mod: tvm.IRModule) -> MatrixProduct | None:
     function = called_function(binding, mod)
     if function is None or fusion_pattern(function) != ROOT:
         return None
-    product = matrix_product(function)
-    # That others gain by it is not measured.
-    return product if product is not None and product.dtype == "float32" else None
+    product, target = matrix_product(function), Target.current(allow_none=True)
+    if product is None or product.dtype not in HALVES:
+        return product
+    has_tiles = target is not None and backend_of(target).multiplies_halves(target)
+    return product if has_tiles else None
