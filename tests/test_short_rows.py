@@ -187,3 +187,19 @@ def test_keys_behind_a_product_compile() -> None:
         return (x @ x.transpose(1, 2)).topk(4, -1)[1]
 
     assert ptx(kernels(nearest, torch.ones(2, 64, 32)))
+
+
+NORMALISED = {
+    "layer_norm": lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]) * 2,
+    "softmax": lambda x: (x * 2).softmax(-1),
+    "amax": lambda x: x.exp().amax(-1),
+}
+
+
+@pytest.mark.parametrize("name", NORMALISED)
+@pytest.mark.parametrize("shape", [(2, 5, 40), (3, 7, 130), (2, 1, 33), (2, 13, 768)])
+def test_rows_of_an_unknown_and_an_odd_number(name: str, shape: Sequence[int]) -> None:
+    """Rows of several warps of a block would not all be there. So a block has one row."""
+    check(NORMALISED[name], torch.randn(*shape), dynamic=[{0: Dim.AUTO}], device="cuda")
+    found = kernels(NORMALISED[name], torch.ones(8, *shape[1:]), dynamic=[{0: Dim.AUTO}])
+    assert found.count("__shfl_down_sync") > found.count("__syncthreads") == 0

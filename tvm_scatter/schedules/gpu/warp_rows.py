@@ -8,7 +8,7 @@ to give some to each warp it leaves to one thread for each row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.base import ScheduleRule
@@ -34,18 +34,18 @@ class WarpRows(ScheduleRule):
         """The scheduled function, or ``None`` if it does not compute short rows."""
         if not spreads_reductions(target):
             return None
+        return _first_that_holds(lambda beside: self._scheduled(func, beside))
+
+    def _scheduled(self, func: tirx.PrimFunc, beside: bool) -> s_tir.Schedule | None:
         rows = computed_rows(func)
         if rows is None or not _exchanges(rows.schedule, rows.reductions):
             return None
         if rows.outer == len(rows.schedule.get_loops(rows.last)) and len(rows.reductions) < 2:
             return None  # That one is short, or :class:`RowReductions` takes it.
         schedule, lanes = rows.schedule, _WARP if rows.length <= WARP_ROW else _THREADS
-        try:
-            by_rows(schedule, rows.reductions, (rows.outer, len(rows.row)), rows.last, lanes)
-            return _with_kept(rows, lanes)
-        except s_tir.ScheduleError:
-            # The rows of the last block may not be those of the others, by sizes that are unknown.
-            return None
+        axes = (rows.outer, len(rows.row))
+        by_rows(schedule, rows.reductions, axes, rows.last, lanes, beside)
+        return _with_kept(rows, lanes)
 
 
 class RowReductions(ScheduleRule):
@@ -55,6 +55,9 @@ class RowReductions(ScheduleRule):
         """The scheduled function, or ``None`` if it does not reduce rows once."""
         if not spreads_reductions(target):
             return None
+        return _first_that_holds(lambda beside: self._scheduled(func, beside))
+
+    def _scheduled(self, func: tirx.PrimFunc, beside: bool) -> s_tir.Schedule | None:
         found = one_reduction(func)
         if found is None or not found.beside:
             return None
@@ -64,11 +67,24 @@ class RowReductions(ScheduleRule):
         schedule, lanes = found.schedule, _WARP if short else _THREADS
         result = found.after or schedule.cache_write(found.block, 0, "local")
         sizes = len(schedule.get_loops(result)), len(found.reduced)
-        try:
-            by_rows(schedule, [found.block], sizes, result, lanes)
-        except s_tir.ScheduleError:
-            return None
+        by_rows(schedule, [found.block], sizes, result, lanes, beside)
         return schedule
+
+
+def _first_that_holds(
+    schedule: Callable[[bool], s_tir.Schedule | None],
+) -> s_tir.Schedule | None:
+    """The schedule with rows beside each other in a block, or else with one.
+
+    The rows of the last block may not be those of the others, by sizes that are unknown, and TVM
+    cannot leave out a part of them.
+    """
+    for beside in (True, False):
+        try:
+            return schedule(beside)
+        except s_tir.ScheduleError:
+            continue
+    return None
 
 
 def by_rows(
@@ -77,6 +93,7 @@ def by_rows(
     axes: tuple[int, int],
     last: SBlockRV,
     lanes: int,
+    beside: bool = True,
 ) -> None:
     """Give each row to some threads, which exchange what they have reduced.
 
@@ -93,11 +110,13 @@ def by_rows(
         What needs the reductions: it computes rows, or a number for each.
     lanes : int
         Threads of a row. More than a warp, and they are a block.
+    beside : bool
+        Whether a block has as many rows as it has warps.
     """
     loops, (at, reduced) = schedule.get_loops(last), axes
     # A single row has no loop over rows.
     rows = schedule.fuse(*loops[:at]) if at else schedule.add_unit_loop([*loops, last][0])
-    blocks, row = schedule.split(rows, [None, _THREADS // lanes])
+    blocks, row = schedule.split(rows, [None, _THREADS // lanes if beside else 1])
     schedule.bind(blocks, "blockIdx.x")
     schedule.bind(row, "threadIdx.y")
     if loops[at:]:
