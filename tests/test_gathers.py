@@ -370,6 +370,10 @@ def test_many_random_reads(device: str, seed: int) -> None:
     check(range(seed, seed + 40), device, bool(seed % 80), bounds="drop")
 
 
+def first_rows(x: Any) -> Any:
+    return relax.BlockBuilder.current().emit(relax.op.strided_slice(x, [0], [0], [64]))
+
+
 @pytest.mark.parametrize(
     ("build", "shapes", "lanes"),
     [
@@ -389,12 +393,14 @@ def test_many_random_reads(device: str, seed: int) -> None:
         (lambda x, y: relax.op.concat((x, y), 1), [(64, 128), (64, 128)], 4),
         (lambda x, y: relax.op.concat((x, y), 1), [(64, 3), (64, 5)], None),
         (lambda x: relax.op.reshape(x, (64, 4, 32)), [(64, 128)], None),
+        (lambda x: relax.op.reshape(first_rows(x), (64, 4, 32)), [(65, 128)], 4),
+        (lambda x: relax.op.reshape(first_rows(x), (64, 4, 32)), [(64, 128)], None),
     ],
     ids=[
         *("a row for all", "a number for each row", "one tensor", "another type"),
         *("a number or an element", "one of two tensors", "odd rows"),
         *("transposed", "reversed", "two tensors side by side", "odd columns side by side"),
-        "what takes no function",
+        *("what takes no function", "the first rows in another shape", "all rows in another shape"),
     ],
 )
 def test_elementwise_rows_are_read_in_vectors(build: Any, shapes: Any, lanes: int | None) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 from tvm.sym import Analyzer
+from tvm.tirx.buffer import is_buffer_var
 
 from tvm_scatter.emit.computed_updates import BRANCH, function_name, loads_of, substitute
 from tvm_scatter.emit.expressions import all_of, is_by_index, moves, varies
 from tvm_scatter.emit.tensors import element_bytes
 from tvm_scatter.lowering.row_reductions import reducing_blocks
+from tvm_scatter.ops.shapes import number_of, same_size
 
 from .choices_by_place import is_same_along
 from .needless_branches import without_needless_branches
@@ -207,8 +209,14 @@ def has_vectors(buffer: Any) -> bool:
 
 
 def _is_view(gathering: Gathering) -> bool:
-    """Whether TVM gives the same memory another shape."""
-    return bool(relax.analysis.has_reshape_pattern(gathering.function))
+    """Whether TVM gives the same memory another shape.
+
+    It copies the first part of a tensor, whose elements lie there in the same order, too.
+    """
+    if not relax.analysis.has_reshape_pattern(gathering.function):
+        return False
+    tensors = [each for each in gathering.function.params if is_buffer_var(each)]
+    return same_size(*(number_of(each.ty.shape) for each in (tensors[0], tensors[-1])))
 
 
 def _lanes(gathering: Gathering) -> tuple[int, str]:
