@@ -184,10 +184,11 @@ class TensorCoreProduct:
         loop = schedule.fuse(*loops)
         turn, lane, element = schedule.split(loop, [None, _WARP, lanes])
         schedule.bind(lane, "threadIdx.x")
-        # NVIDIA's compiler unrolls, so that all reads are on their way before the first is waited
-        # for. TVM's text of it would be long.
-        schedule.unroll(turn)
-        schedule.annotate(turn, "pragma_unroll_explicit", 0)
+        if _reads_beside(store, row.var):
+            # NVIDIA's compiler unrolls, so that all reads are on their way before the first is
+            # waited for. TVM's text of it would be long.
+            schedule.unroll(turn)
+            schedule.annotate(turn, "pragma_unroll_explicit", 0)
         if lanes > 1:
             schedule.vectorize(element)
 
@@ -207,3 +208,9 @@ class TensorCoreProduct:
         )
         still = all(analyzer.can_prove_equal(other, 0) for other in others)
         return _LANES if still and analyzer.can_prove_equal(last, lane) else 1
+
+
+def _reads_beside(store: tirx.BufferStore, row: Any) -> bool:
+    """Whether what follows a product reads a tensor of as many rows, such as a residual."""
+    loads = [load for load in loads_of(store.value) if str(load.source.scope()) == "global"]
+    return any(varies(index, row) for load in loads for index in load.indices)
