@@ -2388,6 +2388,9 @@ OUTSIDE_LOOK = (
 
 _LOOPS = "tests/test_one_loop.py::"
 _FEW_ROWS = "tests/test_few_rows.py::"
+_FEW_COLUMNS = "tests/test_few_columns.py::"
+_OF_READS = "tests/test_products_of_reads.py::"
+_UNKNOWN_SIZES = "tests/test_products_of_unknown_sizes.py::"
 LOOPS = (
     Mutant(
         "parts of a concatenation begin at its first place",
@@ -2430,6 +2433,48 @@ LOOPS = (
         "for warp in range(_THREADS // _WARP)]",
         "for warp in range(1)]",
         (f"{_FEW_ROWS}test_what_is_no_number_stays_apart",),
+    ),
+    Mutant(
+        "threads without a term of a row take the last ones",
+        "tvm_scatter/schedules/gpu/few_column_kernel.py",
+        "taken if self.is_whole else tirx.IfThenElse(first < self.term_count, taken, None)",
+        "taken",
+        (f"{_FEW_COLUMNS}test_what_is_around_them[cuda-False-unknown terms]",),
+    ),
+    Mutant(
+        "threads that share out sums send what they keep",
+        "tvm_scatter/schedules/gpu/few_column_kernel.py",
+        "for each in (pair[::-1], pair))",
+        "for each in (pair, pair[::-1]))",
+        (f"{_FEW_COLUMNS}test_what_is_around_them[cuda-False-a gate]",),
+    ),
+    Mutant(
+        "launches of too many blocks begin at the first one again",
+        "tvm_scatter/schedules/gpu/bounded_launches.py",
+        "{loop.loop_var: turn * most + block}",
+        "{loop.loop_var: block}",
+        (f"{_UNKNOWN_SIZES}test_more_blocks_than_a_launch_has",),
+    ),
+    Mutant(
+        "rows that are counted by a formula are left to TVM",
+        "tvm_scatter/schedules/gpu/named_extents.py",
+        "    if not names:",
+        "    if True:",
+        (f"{_UNKNOWN_SIZES}test_rows_that_are_a_multiple_of_an_unknown_size",),
+    ),
+    Mutant(
+        "a sum takes axes of what is read in another order",
+        "tvm_scatter/passes/products_of_reads.py",
+        "if terms != (last,) or [*outer, *columns] != wide or not",
+        "if terms != (last,) or not",
+        (f"{_OF_READS}test_columns_in_another_order",),
+    ),
+    Mutant(
+        "each column computes the terms of a row",
+        "tvm_scatter/passes/analysis/row_producers.py",
+        "if refusal is None and not moves and binding.var in shared & behind_calls:",
+        "if False:",
+        (f"{_OF_READS}test_weights_are_read_where_they_lie",),
     ),
     Mutant(
         "what is read is moved by a kernel of its own",

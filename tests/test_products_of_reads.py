@@ -95,3 +95,14 @@ def test_weights_are_read_where_they_lie(unknown):
 def test_other_products(on_cuda, function):
     x, chosen, _, table = inputs(torch.float32)
     check(function, x, chosen, table, device="cuda")
+
+
+def test_columns_in_another_order(on_cuda):
+    """They are no axes of the weights one after the other, and stay a product."""
+
+    def product(x, chosen, table):
+        columns = table[chosen].permute(0, 4, 3, 2, 1).flatten(2)
+        return torch.bmm(x[:, None], columns)
+
+    x, table = torch.randn(3, 24), torch.randn(4, 2, 5, 3, 24)
+    check(product, x, torch.tensor([1, 0, 3]), table, device="cuda")

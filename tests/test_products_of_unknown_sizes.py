@@ -25,9 +25,10 @@ def scheduled_by_tvm(records):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("count", [1, 2, 7])
-def test_rows_that_are_a_multiple_of_an_unknown_size(on_cuda, caplog, count, dtype):
-    x, weight, more = (some(*shape, dtype=dtype) for shape in ((3, count, 40), (40, 48), (48,)))
+@pytest.mark.parametrize(("times", "count"), [(3, 1), (3, 7), (32, 2), (32, 5)])
+def test_rows_that_are_a_multiple_of_an_unknown_size(on_cuda, caplog, times, count, dtype):
+    shapes = (times, count, 40), (40, 48), (48,)
+    x, weight, more = (some(*shape, dtype=dtype) for shape in shapes)
     dynamic = [{1: Dim.AUTO}, None, None]
     if count == 1:
         # An exported size of one would be known.
