@@ -106,3 +106,9 @@ def test_columns_in_another_order(on_cuda):
 
     x, table = torch.randn(3, 24), torch.randn(4, 2, 5, 3, 24)
     check(product, x, torch.tensor([1, 0, 3]), table, device="cuda")
+
+
+@pytest.mark.parametrize("wide", [0, 1])
+def test_rows_of_no_terms_or_one(on_cuda, wide):
+    given = torch.ones(3, wide), torch.tensor([[1, 2], [0, 3], [3, 1]]), torch.ones(4, 5, wide)
+    check(up, *given, device="cuda")

@@ -37,3 +37,17 @@ def test_what_goes_with_the_product(device, name):
     lines = str(tvm_scatter.explain(module, cuda_target("sm_90"))).splitlines()
     said = [line.partition(": lv")[2] for line in lines if "in its own shape" in line]
     assert sum(text.count(",") + 1 for text in said) == count, lines
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 8), (0, 3, 8), (2, 3, 0)])
+def test_tensors_of_no_elements(on_cuda, shape):
+    """TVM takes a zero in a new shape for the size at that place."""
+    inputs = [torch.ones(shape).to(HALF), torch.ones(shape[-1], 16).to(HALF)]
+    check(lambda x, y: torch.relu(x @ y) + 1, *inputs, device="cuda")
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 5, 0), (1, 2, 0, 5), (1, 0, 5, 5)])
+def test_attention_of_no_elements(on_cuda, shape):
+    batches, heads, queries, keys = shape
+    inputs = [torch.ones(batches, heads, size, 16).to(HALF) for size in (queries, keys, keys)]
+    check(lambda q, k, v: (q @ k.mT / 4).softmax(-1) @ v, *inputs, device="cuda")

@@ -56,7 +56,7 @@ def test_any_sizes(on_cuda, rows, terms, columns, transposed, unknown, dtype):
     check(product, *inputs, dynamic=dynamic, device="cuda")
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("dtype", [HALF, BRAIN])
 @pytest.mark.parametrize("unknown", [False, True])
 @pytest.mark.parametrize("transposed", ["", "left", "right", "both"])

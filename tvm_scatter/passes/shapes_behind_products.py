@@ -17,7 +17,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_scatter.emit.tensors import element_bytes
 from tvm_scatter.lowering.inlined import ELEMENTWISE
 from tvm_scatter.ops.called import operator_of
-from tvm_scatter.ops.shapes import same_shape, static_shape
+from tvm_scatter.ops.shapes import has_no_elements, same_shape, static_shape
 
 from .analysis.bindings import Bindings
 from .functions import with_changes
@@ -78,6 +78,8 @@ class _Mutator(PyExprMutator):
 
     def _stays(self, binding: relax.VarBinding) -> bool:
         """Whether what is computed is as narrow as what it is computed of, or narrowed later."""
+        if has_no_elements(binding.var):
+            return False
         if operator_of(binding.value) not in ELEMENTWISE:
             return True
         widths = [element_bytes(each) for each in binding.value.args if each in self._readers]
