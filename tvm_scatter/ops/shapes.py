@@ -121,17 +121,6 @@ def same_shape(left: Sequence[Any] | None, right: Sequence[Any] | None) -> bool:
     return all(map(same_size, left, right))
 
 
-def has_no_elements(tensor: Any) -> bool:
-    """Whether a tensor is known to have none.
-
-    TVM takes a zero in a new shape for the size that the tensor had at that place, so that such
-    tensors keep their shapes.
-    """
-    shape = static_shape(tensor)
-    number = None if shape is None else number_of(shape)
-    return isinstance(number, int) and number == 0
-
-
 def number_of(shape: Sequence[Any]) -> Any:
     """The number of elements of a shape: an ``int`` or an expression."""
     number: Any = 1

@@ -46,6 +46,32 @@ def with_values(
     return relax.analysis.remove_all_unused(changed)
 
 
+def with_found(
+    mod: tvm.IRModule,
+    find: Callable[[str, relax.Function], Mapping[Any, Any]],
+    rewriter: Callable[[tvm.IRModule, Mapping[Any, Any]], Any],
+) -> tvm.IRModule:
+    """The module after rewriting the functions in which something is found.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module.
+    find : callable
+        What is found in a function, given its name, by variable.
+    rewriter : callable
+        A mutator that may add functions, given the module and what is found.
+    """
+    for name, function in mod.functions.items():
+        found = find(name.name_hint, function) if is_ours_to_change(function) else {}
+        if found:
+            mutator = rewriter(mod, found)
+            changed = relax.analysis.remove_all_unused(mutator.visit_expr(function))
+            mutator.builder_.update_func(name, changed)
+            mod = mutator.builder_.get()
+    return mod
+
+
 def called_functions(mod: tvm.IRModule) -> set[Any]:
     """The names of the Relax functions that other functions of the module call or pass on."""
     found: set[Any] = set()

@@ -32,7 +32,7 @@ from tvm_scatter.passes.analysis.masked_scores import only_masks, seen_keys
 from tvm_scatter.passes.analysis.strided_views import Axis, View
 from tvm_scatter.selection.backend import backend_of
 
-from .functions import is_ours_to_change
+from .functions import with_found
 from .report import note
 
 
@@ -62,14 +62,7 @@ def FuseAttention() -> tvm.transform.Pass:
     """The pass."""
 
     def fuse(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-        for name, function in mod.functions.items():
-            found = _found(name.name_hint, function) if is_ours_to_change(function) else {}
-            if found:
-                rewriter = _Rewriter(mod, found)
-                changed = relax.analysis.remove_all_unused(rewriter.visit_expr(function))
-                rewriter.builder_.update_func(name, changed)
-                mod = rewriter.builder_.get()
-        return mod
+        return with_found(mod, _found, _Rewriter)
 
     return tvm.transform.module_pass(fuse, opt_level=0, name="FuseAttention")
 

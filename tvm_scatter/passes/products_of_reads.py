@@ -17,7 +17,7 @@ from tvm import relax, tirx
 from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.called import operator_of
-from tvm_scatter.ops.shapes import has_no_elements, is_one, same_shape, same_size, static_shape
+from tvm_scatter.ops.shapes import is_empty, is_one, same_shape, same_size, static_shape
 from tvm_scatter.options import current_options
 
 from .analysis.bindings import Binding, Bindings
@@ -96,7 +96,8 @@ def _product(binding: Binding, values: Mapping[Any, Any]) -> _Product | None:
     sizes, matrix = static_shape(row), static_shape(second)
     if sizes is None or matrix is None or len(sizes) != len(matrix) or len(sizes) < 2:
         return None
-    if has_no_elements(row) or has_no_elements(second):
+    # TVM takes a zero in a new shape for the size that the tensor had at that place.
+    if is_empty(row) or is_empty(second):
         return None
     if not is_one(sizes[-2]) or not same_shape(sizes[:-2], matrix[:-2]):
         return None

@@ -17,7 +17,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_scatter.emit.tensors import element_bytes
 from tvm_scatter.lowering.inlined import ELEMENTWISE
 from tvm_scatter.ops.called import operator_of
-from tvm_scatter.ops.shapes import has_no_elements, same_shape, static_shape
+from tvm_scatter.ops.shapes import is_empty, same_shape, static_shape
 
 from .analysis.bindings import Bindings
 from .functions import with_changes
@@ -78,7 +78,8 @@ class _Mutator(PyExprMutator):
 
     def _stays(self, binding: relax.VarBinding) -> bool:
         """Whether what is computed is as narrow as what it is computed of, or narrowed later."""
-        if has_no_elements(binding.var):
+        if is_empty(binding.var):
+            # TVM takes a zero in a new shape for the size that the tensor had at that place.
             return False
         if operator_of(binding.value) not in ELEMENTWISE:
             return True

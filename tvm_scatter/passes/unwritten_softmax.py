@@ -33,7 +33,7 @@ from tvm_scatter.passes.analysis.softmax_readers import SoftmaxReaders
 from tvm_scatter.problem.reductions import FLOATS
 from tvm_scatter.selection.backend import backend_of
 
-from .functions import Emit, is_ours_to_change
+from .functions import Emit, with_found
 from .report import note
 
 _LOG_SOFTMAX = "relax.nn.log_softmax"
@@ -111,21 +111,20 @@ class _Rows:
         return emit(relax.op.where(emit(valid), result, relax.const(0, self.dtype)))
 
 
+def _noted(name: str, function: relax.Function) -> Mapping[Any, Any]:
+    """What is found in a function, with a note of each."""
+    found = _found(function)
+    for var in found:
+        text = "is not written: its readers compute what they need of it"
+        note("reductions", f"{name}.{var.name}", text)
+    return found
+
+
 def UnwrittenSoftmax() -> tvm.transform.Pass:
     """The pass."""
 
     def rewrite(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-        for name, function in mod.functions.items():
-            found = _found(function) if is_ours_to_change(function) else {}
-            if found:
-                rewriter = _Rewriter(mod, found)
-                changed = relax.analysis.remove_all_unused(rewriter.visit_expr(function))
-                rewriter.builder_.update_func(name, changed)
-                mod = rewriter.builder_.get()
-            for var in found:
-                text = "is not written: its readers compute what they need of it"
-                note("reductions", f"{name.name_hint}.{var.name}", text)
-        return mod
+        return with_found(mod, _noted, _Rewriter)
 
     return tvm.transform.module_pass(rewrite, opt_level=0, name="UnwrittenSoftmax")
 

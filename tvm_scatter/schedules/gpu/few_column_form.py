@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
 from typing import Any
@@ -26,30 +25,17 @@ _WARP = 32
 
 
 @dataclass(frozen=True)
-class FewColumnProduct:
-    """A product of few columns.
+class FewColumnProduct(ProductBlock):
+    """A product of few columns. Its rows are the last coordinates in front of these.
 
     Attributes
     ----------
-    function : tvm.tirx.PrimFunc
-        The function, in which everything else is computed.
-    axes : list of Var
-        The coordinates of a result, and then that of a term. The rows are the last ones in front of
-        the columns.
-    sizes : list of (int or expression)
-        The number of values of each.
     left, right : TensorLoad
         An element of either factor, at these coordinates.
-    write : callable
-        The statement that writes a result, given its coordinates and its value.
     """
 
-    function: tirx.PrimFunc
-    axes: list[Any]
-    sizes: list[Any]
     left: Any
     right: Any
-    write: Callable[[dict[Any, Any], Any], tirx.Stmt]
 
     @property
     def rows(self) -> int:
@@ -111,7 +97,7 @@ def _product(block: ProductBlock, left: Any, right: Any) -> FewColumnProduct | N
     *others, last = left.indices
     if not last.same_as(term) or any(varies(index, term) for index in others):
         return None
-    return FewColumnProduct(block.function, block.axes, block.sizes, left, right, block.write)
+    return FewColumnProduct(**vars(block), left=left, right=right)
 
 
 def _lanes(load: Any, axis: Any, size: Any) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any
@@ -24,34 +23,22 @@ _ACCESS_BYTES = 16
 
 
 @dataclass(frozen=True)
-class FewRowProduct:
+class FewRowProduct(ProductBlock):
     """A product of few rows.
 
     Attributes
     ----------
-    function : tvm.tirx.PrimFunc
-        The function, in which everything else is computed.
-    axes : list of Var
-        The coordinates of a result, and then that of a term.
-    sizes : list of (int or expression)
-        The number of values of each.
     rows : list of Var
         The coordinates of the rows, of which only the first factor depends.
     factor : expression
         An element of the first factor, at these coordinates.
     load : TensorLoad
         The element of the matrix.
-    write : callable
-        The statement that writes a result, given its coordinates and its value.
     """
 
-    function: tirx.PrimFunc
-    axes: list[Any]
-    sizes: list[Any]
     rows: list[Any]
     factor: Any
     load: Any
-    write: Callable[[dict[Any, Any], Any], tirx.Stmt]
 
     @property
     def lanes(self) -> int:
@@ -73,7 +60,7 @@ def few_row_product(function: tirx.PrimFunc) -> FewRowProduct | None:
         for axis, size in zip(axes[:-2], sizes, strict=False)
         if size != 1 and not any(varies(index, axis) for index in load.indices)
     ]
-    found = FewRowProduct(block.function, axes, sizes, rows, factor, load, block.write)
+    found = FewRowProduct(**vars(block), rows=rows, factor=factor, load=load)
     return found if _suits(found) else None
 
 

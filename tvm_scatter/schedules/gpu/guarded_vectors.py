@@ -22,7 +22,7 @@ from tvm_scatter.emit.computed_updates import loads_of
 from tvm_scatter.emit.expressions import varies
 
 from .accesses import is_aligned
-from .vectors_first import changed_block, over_a_vector, read_first, renamed
+from .vectors_first import changed_block, element_region, over_a_vector, read_first, renamed
 
 
 def with_guarded_vectors(function: tirx.PrimFunc, reads_first: bool = False) -> tirx.PrimFunc:
@@ -85,7 +85,7 @@ def _computed_first(loop: tirx.For, kept: Any) -> tirx.Stmt:
         loop,
         tirx.ForKind.VECTORIZED,
         lambda lane: {
-            "reads": [_at(kept, lane)],
+            "reads": [element_region(kept, [lane])],
             "body": tirx.BufferStore(store.buffer, tirx.BufferLoad(kept, [lane]), store.indices),
         },
     )
@@ -93,16 +93,12 @@ def _computed_first(loop: tirx.For, kept: Any) -> tirx.Stmt:
         loop,
         tirx.ForKind.UNROLLED,
         lambda lane: {
-            "writes": [_at(kept, lane)],
+            "writes": [element_region(kept, [lane])],
             "name_hint": f"{block.name_hint}_computed",
             "body": tirx.BufferStore(kept, store.value, [lane]),
         },
     )
     return tirx.SeqStmt([compute, renamed(write)])
-
-
-def _at(tensor: Any, place: Any) -> tirx.BufferRegion:
-    return tirx.BufferRegion(tensor, [tvm.ir.Range.from_min_extent(place, 1)])
 
 
 def _in_vectors(loop: tirx.For, tensors: list[Any], analyzer: Analyzer) -> tirx.Stmt:

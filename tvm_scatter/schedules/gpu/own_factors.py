@@ -14,7 +14,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 
 from tvm_scatter.emit.computed_updates import loads_of
 
-from .vectors_first import changed_block
+from .vectors_first import changed_block, element_region
 
 
 def with_own_factors(function: tirx.PrimFunc) -> tirx.PrimFunc:
@@ -70,7 +70,7 @@ def _with_own_factors(block: SBlock, copies: list[tuple[Any, tirx.Stmt]]) -> SBl
     return changed_block(
         block,
         block.iter_vars,
-        reads=[tirx.BufferRegion(each, _points(indices)) for each, indices in places],
+        reads=[element_region(each, indices) for each, indices in places],
         body=tirx.BufferStore(store.buffer, value, store.indices),
     )
 
@@ -84,12 +84,8 @@ def _copied(tensor: Any, copy: Any) -> tirx.Stmt:
     ]
     place = [axis.var for axis in axes]
     store = tirx.BufferStore(copy, tirx.BufferLoad(tensor, place), place)
-    regions = ([tirx.BufferRegion(each, _points(place))] for each in (tensor, copy))
+    regions = ([element_region(each, place)] for each in (tensor, copy))
     body: tirx.Stmt = SBlockRealize(loops, True, SBlock(axes, *regions, copy.name, store))
     for loop, size in zip(reversed(loops), reversed(list(tensor.shape)), strict=True):
         body = tirx.For(loop, tirx.const(0, size.ty.dtype), size, tirx.ForKind.SERIAL, body)
     return body
-
-
-def _points(indices: Any) -> list[ir.Range]:
-    return [ir.Range.from_min_extent(index, 1) for index in indices]

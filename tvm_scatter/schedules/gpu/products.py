@@ -48,7 +48,6 @@ class Products(ScheduleRule):
             return None
         named, restored = with_named_extents(with_own_factors(func))
         tile, schedule = product.tile, s_tir.Schedule(named)
-        by_fragments = isinstance(tile, FragmentTile)
         if isinstance(tile, FragmentTile):
             kind = WarpgroupProduct if tile.by_group else TensorCoreProduct
             scheduled = kind(schedule, product, tile).scheduled()
@@ -56,7 +55,7 @@ class Products(ScheduleRule):
             scheduled = _Product(schedule, tile).scheduled()
         if scheduled is None:
             return None
-        scheduled = with_guarded_vectors(scheduled, by_fragments)
+        scheduled = with_guarded_vectors(scheduled, reads_first=isinstance(tile, FragmentTile))
         return s_tir.Schedule(restored(with_bounded_launches(scheduled)))
 
 

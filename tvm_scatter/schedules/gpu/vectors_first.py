@@ -69,6 +69,11 @@ def renamed(loop: tirx.For) -> tirx.For:
     return tvm_ffi.structural_map(loop, (tvm.ir.Var, lambda each: instead.get(each, each)))
 
 
+def element_region(tensor: Any, indices: Any) -> tirx.BufferRegion:
+    """The region of one element."""
+    return tirx.BufferRegion(tensor, [tvm.ir.Range.from_min_extent(each, 1) for each in indices])
+
+
 def changed_block(block: SBlock, axes: Any, **parts: Any) -> SBlock:
     """A block with other axes and other parts."""
     names = ("reads", "writes", "name_hint", "body", "init", "alloc_buffers", "match_buffers")
@@ -109,8 +114,8 @@ def _read(loop: tirx.For, load: Any, vector: Any, is_given: bool) -> tirx.Stmt:
             loop,
             kind,
             lambda lane: {
-                "reads": [tirx.BufferRegion(load.source, _points(load.indices))],
-                "writes": [tirx.BufferRegion(vector, _points([lane]))],
+                "reads": [element_region(load.source, load.indices)],
+                "writes": [element_region(vector, [lane])],
                 "name_hint": "read",
                 "body": tirx.BufferStore(vector, load, [lane]),
             },
@@ -136,14 +141,10 @@ def _taking(loop: tirx.For, loads: Sequence[Any], kept: Sequence[Any]) -> tirx.F
             return load
 
         value = tvm_ffi.structural_map(store.value, (TensorLoad, instead))
-        regions = [tirx.BufferRegion(vector, _points([lane])) for vector in kept]
+        regions = [element_region(vector, [lane]) for vector in kept]
         return {
             "reads": [*loop.body.block.reads, *regions],
             "body": tirx.BufferStore(store.buffer, value, store.indices),
         }
 
     return over_a_vector(loop, loop.kind, parts)
-
-
-def _points(indices: Any) -> list[tvm.ir.Range]:
-    return [tvm.ir.Range.from_min_extent(index, 1) for index in indices]

@@ -14,8 +14,6 @@ from .tensor_core_code import call
 
 #: Elements of 16 bits in a row of shared memory, and in a part of it.
 ROW, PART = 64, 8
-#: The rows, columns and terms that one instruction multiplies, and the most columns.
-GROUP_ROWS, GROUP_TERMS, MOST_COLUMNS = 64, 16, 256
 
 #: What products of all sizes need comes with each of them, and stands once.
 _PARTS = """
